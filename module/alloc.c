@@ -168,7 +168,6 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 					nr * sizeof(struct memwait_waiter)), MEMWAIT_GFP);
 	if (!wait)
 		return NULL;
-	refcount_set(&wait->group.refs, 1);
 	wait->group.nr = nr;
 	wait->group.async = true;
 	wait->group.state = MEMWAIT_ARMING;
@@ -189,7 +188,7 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 
 	if (unlikely(waiter->owned) && to_owned(waiter)->watch)
 		memwait_watch_free(to_owned(waiter)->watch);
-	memwait_group_put(&wait->group);
+	kfree(wait);
 }
 
 /* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */

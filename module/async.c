@@ -12,7 +12,7 @@
 /**
  * memwait_async_end() - release all resources of an ended wait but its id and memory
  * @wait: completed, or claimed by the caller. Only the tree of ids still refers to it, and maybe
- *	its queues and a notify that is about to dequeue its other words
+ *	its queues
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes buckets' locks, one at a time.
@@ -192,7 +192,10 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 	u64 id = 0, count = 0;
 	bool claimed;
 
-	/* Leave every queue first, so that a notify passed on below cannot come back here. */
+	/*
+	 * Leave every queue first, so that a notify passed on below cannot come back here: it
+	 * passes over the words of groups that have ended.
+	 */
 	for (;;) {
 		spin_lock(&context->lock);
 		wait = memwait_async_after(context, id);

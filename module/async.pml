@@ -29,7 +29,6 @@ mtype state = ARMING;
 mtype result;
 byte claimed = NONE;
 bool exists = true;		/* its memory */
-byte group_refs = 1;
 
 /* struct memwait_context */
 bool waits_locked;		/* memwait_context.lock */
@@ -89,15 +88,6 @@ inline context_put()
 	}
 }
 
-/* memwait_group_put(); for a single wait memwait_async_put() */
-inline wait_put()
-{
-	d_step {
-		group_refs--;
-		exists = group_refs > 0
-	}
-}
-
 /* memwait_context_wake() */
 inline context_wake()
 {
@@ -134,7 +124,7 @@ inline leave()
 #endif
 }
 
-/* memwait_async_end(), and the put of the owner's reference */
+/* memwait_async_end(), and the memory */
 inline release()
 {
 #ifndef MUTATION_FREED_WITHOUT_LEAVING
@@ -147,7 +137,7 @@ inline release()
 	assert(!in_queue[1]);
 #endif
 	state = FREED;
-	wait_put()
+	exists = false
 }
 
 /*
@@ -204,16 +194,13 @@ proctype notifier(byte m)
 			:: else -> complete(OK)
 			fi;
 #ifndef MUTATION_NO_REFERENCE_TO_CONTEXT
-			context_refs++;
-#endif
-#if defined(GROUP) && !defined(MUTATION_NO_REFERENCE_TO_GROUP)
-			group_refs++
+			context_refs++
 #endif
 		:: else
 		fi;
 		waits_locked = false;
 		if
-		:: !won -> in_queue[m] = false		/* store-release, last access */
+		:: !won -> assert(exists); in_queue[m] = false	/* store-release, last access */
 		:: else
 		fi
 	:: else
@@ -227,11 +214,8 @@ proctype notifier(byte m)
 #ifndef MUTATION_NO_REFERENCE_TO_CONTEXT
 		context_put();
 #endif
-#ifdef GROUP
-		queue_leave(1 - m);
-#ifndef MUTATION_NO_REFERENCE_TO_GROUP
-		wait_put()
-#endif
+#if defined(GROUP) && defined(MUTATION_CLAIMER_TAKES_OUT_THE_REST)
+		queue_leave(1 - m)
 #endif
 	:: else
 	fi;
@@ -296,7 +280,7 @@ proctype armer()
 		waits_locked = false;
 		if
 		:: notified -> context_wake()
-		:: else -> wait_put(); taken_back++
+		:: else -> exists = false; taken_back++
 		fi
 	:: else
 	fi;

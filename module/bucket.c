@@ -10,9 +10,9 @@
  * lock again before somebody else has had it (.last), for a while. spin_is_contended() and
  * cond_resched_lock() would not do: on just these kernels they see nobody wait.
  *
- * Who joins or leaves queues with many waits, as WAIT_ASYNC, a close and a read of what has
- * expired, need not look: a lock section is that of one waiter, and between two waits the lock is
- * free for longer than it is held, while memory and pins come or go. So others are let in, even
+ * Who joins or leaves queues with many waits, as WAIT_ASYNC, a close and a read of what has expired
+ * or of groups, need not look: a lock section is that of one waiter, and between two waits the lock
+ * is free for longer than it is held, while memory and pins come or go. So others are let in, even
  * where they must wake up first. Only the words of one wait follow each other at once,
  * MEMWAIT_GROUP_MAX at most.
  */

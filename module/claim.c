@@ -37,9 +37,8 @@
  * that has claimed a wait for several words by then sets .claimed and .result, and the arming
  * thread completes the wait, even if it could not join the rest of its queues.
  *
- * The notify or deadline completes a QUEUED wait immediately, and dequeues its other words after
- * dropping the locks. A read or close dequeues them too. memwait_group.refs keeps the memory of a
- * wait for several words until both are done.
+ * The notify completes a QUEUED wait immediately. Other words of the wait stay in their queues
+ * until a read or close takes them out: see the end of queue.c.
  *
  * How a completion wakes pollers and readers stands below.
  */
@@ -97,7 +96,7 @@ u64 memwait_new_call(void)
  * A step wakes a context's pollers once for all completions that it added there, and holds no
  * queue's or context's lock meanwhile. A later step of the same call (.woken_by) does not wake them
  * again, unless a reader has looked at the completions since: it takes only those that it has seen,
- * and its caller may go to sleep then, as a short read says that none are left.
+ * and its caller may go to sleep then, as a read of fewer than 16 says that none are left.
  *
  * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
  * disabled, as for an eventfd. So more than one poller ends the step.
@@ -407,8 +406,6 @@ static enum memwait_claim memwait_claim_thread(struct memwait_waiter *waiter, u8
 	if (cmpxchg(&group->claimed, 0, waiter->index + 1))
 		return MEMWAIT_CLAIM_LOST;
 	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
-	if (group->nr > 1)
-		memwait_wakes_defer_group(wakes, group);
 	memwait_queue_remove_claimed(waiter);
 	return MEMWAIT_CLAIM_WON;
 }
@@ -443,8 +440,6 @@ static enum memwait_claim memwait_async_notified(struct memwait_async_waiter *wa
 	overdue &= queued;
 
 	WRITE_ONCE(group->claimed, waiter->index + 1);
-	if (group->nr > 1 && queued)
-		memwait_wakes_defer_group(wakes, group);
 	if (overdue)
 		memwait_queue_remove(waiter);
 	else
@@ -466,13 +461,16 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 	bool overdue;
 
 	spin_lock(&context->lock);
+	/* A word of a group that has ended: not worth a look at the clock and the process. */
+	if (wait->group.claimed) {
+		spin_unlock(&context->lock);
+		return MEMWAIT_CLAIM_LOST;
+	}
 	/* Once: the clock may be set back. */
 	overdue = memwait_async_is_overdue(wait);
 	if (unlikely(memwait_context_is_dying(context, wakes))) {
 		claim = MEMWAIT_CLAIM_PASSED_OVER;
 		memwait_queue_remove(waiter);
-	} else if (wait->group.claimed) {
-		claim = MEMWAIT_CLAIM_LOST;
 	} else if (wait->group.persistent && !overdue) {
 		memwait_async_count(wait, wakes);
 	} else {

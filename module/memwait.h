@@ -147,15 +147,12 @@ struct memwait_owned {
 
 /**
  * struct memwait_group - a wait of a thread, or an async wait, for one word or several
- * @refs: of an allocated one: one for its owner, one for the notify that has claimed it, if it has
- *	several words
  * @claimed: 0 while the wait is pending; then one more than the index of the notified waiter, or
  *	MEMWAIT_CLAIMED_BY_ITSELF. Of an async wait protected by the context's lock
  * @task: the thread
  * @context: of an async wait: the arming context
  * @deadline: .expires: KTIME_MAX: never; .node: of an async wait: queued in the context while the
  *	wait is pending, if it has a deadline
- * @next: once claimed by a notify that has it in memwait_wakes.groups
  * @nr: number of words
  * @async: see struct memwait_async_waiter
  * @state: of an async wait: an enum memwait_state; protected by the context's lock
@@ -167,16 +164,12 @@ struct memwait_owned {
  * @waiters: one for each word; with MEMWAIT_OWNED a struct memwait_owned
  */
 struct memwait_group {
-	refcount_t refs;
 	u32 claimed;
 	union {
 		struct task_struct *task;
 		struct memwait_context *context;
 	};
-	union {
-		struct timerqueue_node deadline;
-		struct memwait_group *next;
-	};
+	struct timerqueue_node deadline;
 	u8 nr;
 	bool async;
 	u8 state;
@@ -273,12 +266,10 @@ struct memwait_bucket_seed {
  * struct memwait_wakes - what to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
  * @heir: of memwait_pass_on(); or %NULL
- * @looked: waiters examined, including words of @groups
+ * @looked: waiters examined
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
  * @crowded: the last of @contexts has more than one poller
- * @groups: claimed waits with other words still queued; chained by &memwait_group.next, a
- *	reference to each
  * @tasks: claimed threads, and readers of contexts with new completions; a reference to each
  * @contexts: contexts with new completions and with pollers, a reference to each
  */
@@ -289,7 +280,6 @@ struct memwait_wakes {
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;
 	bool crowded;
-	struct memwait_group *groups;
 	struct task_struct *tasks[MEMWAIT_STEP_WAKES];
 	struct memwait_context *contexts[MEMWAIT_STEP_POLLED];
 };
@@ -614,7 +604,7 @@ static __always_inline int memwait_group_join(struct memwait_group *group,
 
 /**
  * memwait_group_leave() - take the waiters of a wait out of their queues
- * @group: claimed; another thread may do the same concurrently
+ * @group: claimed; the caller is its owner
  * @nr: number of words
  *
  * Context: process context; takes buckets' locks, one at a time.
@@ -626,26 +616,6 @@ static __always_inline void memwait_group_leave(struct memwait_group *group, u32
 	for (i = 0; i < nr; i++)
 		memwait_queue_leave(&group->waiters[i]);
 }
-
-void memwait_group_leave_all(struct memwait_group **groups);
-
-/**
- * memwait_wakes_defer_group() - defer the removal of a claimed wait's other waiters
- * @wakes: of the notify
- * @group: claimed by the notify
- *
- * Context: the lock of a waiter's queue is held, which keeps the wait from being freed.
- */
-static inline void memwait_wakes_defer_group(struct memwait_wakes *wakes,
-					     struct memwait_group *group)
-{
-	refcount_inc(&group->refs);
-	group->next = wakes->groups;
-	wakes->groups = group;
-	wakes->looked += group->nr;
-}
-
-void memwait_group_put(struct memwait_group *group);
 
 /* claim.c */
 u64 memwait_new_call(void);

@@ -3,7 +3,7 @@
  * Notify, and the steps of every call that claims waiters.
  *
  * A step claims waiters under the bucket's lock, up to the capacity of struct memwait_wakes. The
- * step takes a reference to each thread, context and group, and does not touch a waiter after it
+ * step takes a reference to each thread and context, and does not touch a waiter after it
  * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
  * spurious wake-up, which every sleeper tolerates.
  *
@@ -17,10 +17,9 @@
  * waited for. So each word of a call for many words, and each word that is told of a death, is a
  * step.
  *
- * The other waiters of a claimed wait leave their queues after the step. Until then, another
- * notify dequeues them without counting them, and the claiming notifier keeps the wait's memory,
- * which is charged to the wait's owner. So the words of groups count towards a step: a notifier
- * that is not scheduled keeps less than MEMWAIT_STEP + MEMWAIT_GROUP_MAX words.
+ * The other waiters of a wait that was claimed stay in their queues until the wait's owner takes
+ * them out. A notify that finds one before dequeues it without counting it, once. Each is charged
+ * to its owner as a pending one is, or the owner is a thread that has been woken.
  *
  * A call reschedules between steps. It touches no waiter that joined after it began, so it ends.
  * Only SIGKILL ends it early: otherwise a signal could leave waiters of a notify-all asleep, and
@@ -68,8 +67,6 @@ void memwait_step_end(struct memwait_call *call)
 	wakes->nr_tasks = 0;
 	wakes->nr_contexts = 0;
 	wakes->crowded = false;
-	if (unlikely(wakes->groups))
-		memwait_group_leave_all(&wakes->groups);
 }
 
 /**
@@ -93,7 +90,6 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
 	call->wakes.crowded = false;
-	call->wakes.groups = NULL;
 }
 
 /**

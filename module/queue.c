@@ -217,7 +217,7 @@ void memwait_queue_rejoin(struct memwait_waiter *waiter)
 /**
  * memwait_queue_remove() - dequeue a waiter
  * @waiter: in a queue. From the store-release on, its owner may free it, unless the caller holds a
- *	lock or a reference that prevents it
+ *	lock that prevents it
  *
  * Context: the bucket's lock is held.
  */
@@ -329,11 +329,11 @@ int memwait_queue_waiters(const struct memwait_key *key)
 			if (step == MEMWAIT_STEP || (step && memwait_bucket_is_wanted(bucket)))
 				break;
 			number = waiter->number;
+			nr += memwait_group_is_pending(to_group(waiter));
 			waiter = memwait_of_word(to_waiter(rb_next(&waiter->node)), key);
 		}
 		more = waiter && waiter->number <= last;
 		spin_unlock(&bucket->lock);
-		nr += step;
 		cond_resched();
 		try_to_freeze();
 	} while (more && !memwait_is_killed());
@@ -382,12 +382,12 @@ void memwait_queue_exit(void)
  *	(2) take this waiter out		(2) a notify takes this waiter out as well, does not
  *	    of its queue			    count it, and goes on to the next waiter
  *	(3) count it, unlock
- *	(4) take the other waiters out, each
- *	    under the lock of its own queue
  *
- * So no notify is lost, and no two are spent on one group. Both the group's owner, before it puts
- * the words, and the claiming notify, before its system call returns, remove all waiters that are
- * still queued. .refs keeps the memory until both have done so.
+ * So no notify is lost, and no two are spent on one group. The group's owner takes the other
+ * waiters out, each under the lock of its own queue, before it puts the words: a thread that was
+ * woken, or who reads the completion. Until then the next notify that finds one takes it out. So a
+ * notify has to do with a group only under the lock of a queue where a waiter of it is, and the
+ * owner, which takes that lock, frees the group afterwards.
  *
  * The waiters join one after another. Each compares its word under its bucket's lock. A notify that
  * comes after a waiter has joined finds it and claims the group, even if other waiters have not
@@ -395,37 +395,3 @@ void memwait_queue_exit(void)
  * equal; then the notify counts, not that word. A word that changes before its waiter joins is not
  * equal. So nothing is missed, and no two queues are locked together.
  */
-
-/**
- * memwait_group_put() - put a reference to a wait that kmalloc() gave
- * @group: the caller has taken its waiters out
- *
- * Context: any but interrupts.
- */
-void memwait_group_put(struct memwait_group *group)
-{
-	if (!refcount_dec_and_test(&group->refs))
-		return;
-	if (group->async)
-		kfree(to_async(group));
-	else
-		kfree(group);
-}
-
-/**
- * memwait_group_leave_all() - memwait_group_leave() for all waits that a notify has claimed
- * @groups: memwait_wakes.groups; puts their references
- *
- * Context: process context, may sleep; takes buckets' locks, one at a time.
- */
-void memwait_group_leave_all(struct memwait_group **groups)
-{
-	struct memwait_group *group;
-
-	while ((group = *groups)) {
-		*groups = group->next;
-		memwait_group_leave(group, group->nr);
-		memwait_group_put(group);
-		cond_resched();
-	}
-}

@@ -54,7 +54,6 @@ byte counted_on[ENTRIES];	/* the word that was notified; model only */
 
 /* struct memwait_group */
 byte claimed[ENTRIES] = NONE;
-byte refs;			/* of the allocated group */
 
 bool in_call;			/* the call of STEPS has begun */
 
@@ -202,19 +201,6 @@ inline queue_leave(e)
 	od
 }
 
-/* memwait_group_leave() for the group of entry e, or memwait_queue_leave() for e alone */
-inline group_leave(e)
-{
-#ifdef GROUP
-	if
-	:: OWNER(e) == 0 -> queue_leave(0); queue_leave(1)
-	:: else -> queue_leave(e)
-	fi
-#else
-	queue_leave(e)
-#endif
-}
-
 /* memwait_call_next(): e, if covered */
 inline look(k)
 {
@@ -258,8 +244,7 @@ inline look(k)
 
 /*
  * memwait_call_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until nr is most.
- * woken_group marks a claimed group, to which the notifier has a reference. A waiter that something
- * else has claimed is removed.
+ * A waiter that something else has claimed is removed.
  */
 inline call_claim(q, k, most)
 {
@@ -321,17 +306,7 @@ inline call_claim(q, k, most)
 				counted_on[e] = k;
 				nr++;
 				counted++
-			};
-#ifdef GROUP
-			if
-			:: OWNER(e) == 0 ->
-				woken_group = true;
-#ifndef MUTATION_NO_REFERENCE_TO_GROUP
-				refs++
-#endif
-			:: else
-			fi
-#endif
+			}
 		:: else
 		fi;
 		queue_remove(q, e);
@@ -343,39 +318,6 @@ inline call_claim(q, k, most)
 		bucket[e] = NONE		/* (C) store-release */
 #endif
 	od
-}
-
-/* memwait_group_put() */
-inline group_put()
-{
-	d_step {
-		refs--;
-		if
-		:: refs == 0 -> exists[0] = false; exists[1] = false
-		:: else
-		fi
-	}
-}
-
-/* memwait_step_end(): removes a claimed group's members; wake-ups are by reference */
-inline step_end()
-{
-#ifdef GROUP
-	if
-	:: woken_group ->
-		assert(exists[0] && exists[1]);
-		queue_leave(0);
-		assert(exists[1]);
-		queue_leave(1);
-#ifndef MUTATION_NO_REFERENCE_TO_GROUP
-		group_put();
-#endif
-		woken_group = false
-	:: else
-	fi
-#else
-	skip
-#endif
 }
 
 /* memwait_notify(); in STEPS and RETURNS also memwait_notify_rest() */
@@ -411,8 +353,7 @@ inline notify(k, count)
 		spin_unlock(q)
 #endif
 	:: else
-	fi;
-	step_end()
+	fi
 }
 
 /*
@@ -423,8 +364,7 @@ inline wait(first, last, timed, mortal)
 {
 	d_step {
 		exists[first] = true;
-		exists[last] = true;
-		refs = (first == last -> refs : 1)
+		exists[last] = true
 	};
 	/* memwait_group_join() */
 	i = first;
@@ -467,10 +407,10 @@ inline wait(first, last, timed, mortal)
 	/* The word whose reference is put, and to which the notify is passed on. */
 	assert(e == word_of[(won -> claimed[first] : first)]);
 	assert(!won || e == counted_on[claimed[first]]);
-	if
-	:: first == last -> exists[first] = false
-	:: else -> group_put()
-	fi;
+	d_step {
+		exists[first] = false;
+		exists[last] = false
+	};
 	if
 	:: won -> seen++
 #ifndef MUTATION_DIES_WITH_ITS_NOTIFY
@@ -503,7 +443,7 @@ inline finished()
 #define PLACE_LOCALS	bit unused
 #endif
 #define LOCALS	byte q, e, i, nr, k, k2, limit, one; \
-	bool ok, equal, won, more, covered, of_all, woken_group; PLACE_LOCALS
+	bool ok, equal, won, more, covered, of_all; PLACE_LOCALS
 
 proctype waiter(byte self; bool timed; bool mortal)
 {
@@ -579,7 +519,6 @@ proctype hander(byte on)
 #ifndef MUTATION_CHANGES_AFTER_THE_LOCK
 	spin_unlock(q);
 #endif
-	step_end();
 #ifdef MUTATION_LOOKS_WITHOUT_THE_LOCK
 done:
 #endif

@@ -163,8 +163,8 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, node)) {
 			memwait_async_free(context, waits, nr);
 			nr = 0;
-			cond_resched();
 		}
+		cond_resched();		/* it may have been in the queues of many words */
 	}
 }
 

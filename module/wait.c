@@ -243,12 +243,10 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	if (put_user(any->index, &user->index))
 		return -EFAULT;
 
-	/* Not on the stack: a notifier may use the waiters for longer than this thread. */
 	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->waiters) + sizeof(*waits)),
 			MEMWAIT_GFP);
 	if (!group)
 		return -ENOMEM;
-	refcount_set(&group->refs, 1);
 	group->nr = nr;
 	group->async = false;
 	group->task = current;
@@ -262,7 +260,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	if (!ret)
 		ret = memwait_thread_wait(group, waits, nr, any->deadline, any->flags,
 					  &user->index, context);
-	memwait_group_put(group);
+	kfree(group);
 	return ret;
 }
 

@@ -357,8 +357,7 @@ MEMWAIT_TEST(R28_a_reader_that_cannot_run_holds_up_no_other)
 
 /*
  * R31: groups of a victim are charged to his memory cgroup. A thread that the notifier has woken
- * takes the notifier's processor away before it has let go of the groups that it has claimed, and
- * the victim closes his context.
+ * takes the notifier's processor away in the midst of its call, and the victim closes his context.
  */
 #define KEPT_GROUPS	64
 
@@ -414,7 +413,7 @@ static void *notify_idly(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R31_who_notifies_keeps_few_groups_of_others)
+MEMWAIT_TEST(R31_who_notifies_keeps_no_groups_of_others)
 {
 	struct keeping *k = shared_page(4096);
 	pthread_t spinner, notifier;

@@ -373,6 +373,8 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
 	EXPECT_COMPLETION(self->fd, 11, MEMWAIT_OK);
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+	/* It has ended, and waits on its other word no more. */
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(21, done.user_data);
 	EXPECT_EQ(0, done.index);
