@@ -6,9 +6,9 @@
  * waits as spares, which stay in the tree of ids: that saves an allocation and an insertion.
  * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
  *
- *	memwait_async_drop()		a wait that was not armed
  *	memwait_async_end(), and then	one that has ended: what it has besides its memory
- *	memwait_async_free()		its memory; here and above a spare, if there are few
+ *	memwait_async_free()		its memory, or that of one that was not armed: a spare, if
+ *					there are few
  *	memwait_async_free_all()	the spares of a context that ends
  */
 #include "context.h"
@@ -70,21 +70,6 @@ static void memwait_async_renew_id(struct memwait_async_waiter *wait)
 	}
 	memwait_async_erase(wait);
 	memwait_async_insert(wait, memwait_async_new_id(wait->group.context));
-}
-
-/**
- * memwait_async_number() - give a wait its first id
- * @wait: from memwait_async_alloc(), has none yet
- *
- * Context: process context; takes the context's lock.
- */
-void memwait_async_number(struct memwait_async_waiter *wait)
-{
-	struct memwait_context *context = wait->group.context;
-
-	spin_lock(&context->lock);
-	memwait_async_insert(wait, memwait_async_new_id(context));
-	spin_unlock(&context->lock);
 }
 
 /**
@@ -151,7 +136,7 @@ static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_cont
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: a spare with a new id; a new wait without an id; or %NULL.
+ * Return: a spare or a new wait, with a new id; or %NULL.
  */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr,
 						 bool owned)
@@ -176,8 +161,10 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (unlikely(owned))
 		to_owned(wait->group.waiters)->watch = NULL;
 	wait->group.context = context;
-	wait->id = 0;
 	timerqueue_init(&wait->group.deadline);
+	spin_lock(&context->lock);
+	memwait_async_insert(wait, memwait_async_new_id(context));
+	spin_unlock(&context->lock);
 	return wait;
 }
 
@@ -213,7 +200,7 @@ static bool memwait_async_spare(struct memwait_async_waiter *wait)
 /**
  * memwait_async_free() - free waits or keep them as spares
  * @context: of the waits
- * @waits: after memwait_async_end(); overwritten
+ * @waits: after memwait_async_end(), or neither queued nor charged; overwritten
  * @nr: number of @waits, at most one step
  *
  * Context: process context; takes the context's lock.
@@ -233,20 +220,6 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 		if (waits[i])
 			memwait_async_put(waits[i]);
 	}
-}
-
-/**
- * memwait_async_drop() - free a wait that was neither queued nor charged
- * @wait: from memwait_async_alloc()
- *
- * Context: process context; takes the context's lock.
- */
-void memwait_async_drop(struct memwait_async_waiter *wait)
-{
-	if (wait->id)
-		memwait_async_free(wait->group.context, &wait, 1);
-	else
-		memwait_async_put(wait);
 }
 
 static void memwait_async_free_spares(struct memwait_context *context,

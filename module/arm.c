@@ -96,9 +96,9 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 }
 
 /*
- * Gives a wait its id and writes PENDING to user space first: a fault must show before the wait is
- * charged. Charges before it joins: nothing can fail once it was notified. Returns MEMWAIT_PENDING;
- * an outcome or -EAGAIN as memwait_group_join(); or a negative errno.
+ * Writes PENDING to user space first: a fault must show before the wait is charged. Charges before
+ * it joins: nothing can fail once it was notified. Returns MEMWAIT_PENDING; an outcome or -EAGAIN
+ * as memwait_group_join(); or a negative errno.
  */
 static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 					   const struct memwait_wait *waits, u32 nr,
@@ -107,8 +107,6 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 	struct memwait_group *group = &wait->group;
 	int ret;
 
-	if (!wait->id)
-		memwait_async_number(wait);
 	ret = memwait_arm_report(entry, wait->id, MEMWAIT_PENDING);
 	if (ret)
 		return ret;
@@ -145,7 +143,7 @@ memwait_arm_alloc(struct memwait_context *context, u32 nr, struct memwait_identi
 		owned->watch = memwait_watch_alloc();
 	if (owned->watch)
 		return wait;
-	memwait_async_drop(wait);
+	memwait_async_free(context, &wait, 1);
 	return NULL;
 }
 
@@ -193,7 +191,7 @@ static __always_inline int memwait_arm(struct memwait_context *context,
 		ret = memwait_begin_again();
 	} while (!ret);
 
-	memwait_async_drop(wait);
+	memwait_async_free(context, &wait, 1);
 	return ret;
 }
 

@@ -89,7 +89,7 @@ enum memwait_state {
  * @node: of a completion: in context->completed
  * @user_data: for the completion
  * @next_spare: list of spares
- * @id: for completion and cancel; 0: none yet, and not in the tree
+ * @id: for completion and cancel
  * @numbered: in &memwait_context.waits, also while a spare
  * @count: notifies that counted it, and that no completion that was read has told of
  * @reading: with MEMWAIT_PERSISTENT: those that the present reader tells of; under @read_lock of
@@ -323,12 +323,10 @@ int memwait_async_joined(struct memwait_group *group);
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr,
 						 bool owned);
-void memwait_async_number(struct memwait_async_waiter *wait);
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
 struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id);
 void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr);
-void memwait_async_drop(struct memwait_async_waiter *wait);
 void memwait_async_free_all(struct memwait_context *context);
 
 /* async.c */
