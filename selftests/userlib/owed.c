@@ -159,6 +159,31 @@ USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
 	}
 }
 
+/* The unlock of what was not repaired: who comes next and finds it lost wakes all others. */
+USERLIB_TEST(L2_the_end_of_a_robust_mutex_that_wakes_nobody_is_made_up_for)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct runner waiters[2];
+	int i;
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
+	if (!fork_child())
+		_exit(memwait_mutex_lock(mutex));
+	wait(NULL);
+	ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock(mutex));
+	for (i = 0; i < 2; i++) {
+		runner_start(&waiters[i], memwait_mutex_lock, mutex);
+		sleep_until(memwait_waiters(mutex, 0) > i);
+	}
+	cannot_wake = true;
+	EXPECT_EQ(EMFILE, memwait_mutex_unlock(mutex));
+	cannot_wake = false;
+	EXPECT_EQ(ENOTRECOVERABLE, memwait_mutex_lock(mutex));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(ENOTRECOVERABLE, runner_join(&waiters[i]));
+	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+}
+
 /* A loop has a descriptor of its own, and may work where the thread cannot wait. */
 USERLIB_TEST(L2_an_operation_inherits_where_its_thread_cannot_wait)
 {
