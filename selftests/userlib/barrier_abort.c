@@ -277,6 +277,15 @@ USERLIB_TEST(an_abort_comes_before_the_last_one_at_a_private_barrier)
 	}
 }
 
+/* One waits, and the last one has found it, and stands still. */
+static void two_come(struct last *last, struct runner *waiter, struct runner *within)
+{
+	runner_start(waiter, memwait_barrier_wait, last->barrier);
+	spin_until(waiting_at(last->barrier) == 1);
+	runner_start(within, find_all_and_stand_still, last);
+	spin_until(__atomic_load_n(&last->still, __ATOMIC_ACQUIRE));
+}
+
 /* All have met, and are not told: what an abort wakes tells the others. */
 USERLIB_TEST(an_abort_comes_before_the_last_one_has_woken_the_others)
 {
@@ -284,10 +293,7 @@ USERLIB_TEST(an_abort_comes_before_the_last_one_has_woken_the_others)
 	struct runner waiter, within;
 
 	ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
-	runner_start(&waiter, memwait_barrier_wait, last.barrier);
-	spin_until(waiting_at(last.barrier) == 1);
-	runner_start(&within, find_all_and_stand_still, &last);
-	spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
+	two_come(&last, &waiter, &within);
 	ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 	EXPECT_EQ(EPIPE, memwait_barrier_wait(last.barrier));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, runner_join(&waiter));
@@ -308,10 +314,7 @@ USERLIB_TEST(a_reset_comes_before_the_last_one_has_woken_the_others)
 		last.still = 0;
 		next.still = 0;
 		ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
-		runner_start(&waiter, memwait_barrier_wait, last.barrier);
-		spin_until(waiting_at(last.barrier) == 1);
-		runner_start(&within, find_all_and_stand_still, &last);
-		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
+		two_come(&last, &waiter, &within);
 		ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
 		/* It may have met the one that stands still before the reset. */
 		ret = runner_join(&waiter);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Deadlines of memwait_loop_run(). */
-#include "userlib_test.h"
+#include "refuse_test.h"
 
 static int arm(struct counted_op *counted, memwait_loop_t *loop, const volatile void *word)
 {
@@ -259,6 +259,107 @@ USERLIB_TEST(R4_each_run_has_its_own_deadline)
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, runner_join(&forever));
 	EXPECT_EQ(1, counted.calls);
+}
+
+/* The run sleeps, and this thread reads whatever there is, all the time. */
+USERLIB_TEST(R4_a_deadline_reaches_a_run_although_another_thread_dispatches)
+{
+	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(200) };
+	struct counted_op counted = { 0 };
+	struct runner runner;
+
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, self->shared));
+	runner_start(&runner, run_until, &timed);
+	runner_await_asleep(&runner);
+	while (!runner_is_done(&runner)) {
+		ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+		sched_yield();
+	}
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, runner_join(&runner));
+	EXPECT_LE(timed.deadline, timed.end);
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+	EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+#define STACK_SIZE	(256 * 1024)
+
+/* A run's stack is memory like any other: whatever is notified there late does not end it early. */
+USERLIB_TEST(L14_a_late_notify_does_not_end_a_run)
+{
+	struct memwait_notify *notifies = calloc(STACK_SIZE / 4, sizeof(*notifies));
+	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(500) };
+	unsigned int *woken = calloc(STACK_SIZE / 4, sizeof(*woken));
+	struct counted_op counted = { 0 };
+	struct runner runner = { .function = run_until, .arg = &timed, .begin = 1 };
+	unsigned int i, total = 0;
+	pthread_attr_t attr;
+	char *stack;
+
+	stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, stack);
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, self->shared));
+	pthread_attr_init(&attr);
+	ASSERT_EQ(0, pthread_attr_setstack(&attr, stack, STACK_SIZE));
+	ASSERT_EQ(0, pthread_create(&runner.thread, &attr, runner_main, &runner));
+	spin_until(__atomic_load_n(&runner.tid, __ATOMIC_ACQUIRE));
+	runner_await_asleep(&runner);
+	for (i = 0; i < STACK_SIZE / 4; i++) {
+		notifies[i] = (struct memwait_notify){
+			.addr = (uintptr_t)stack + 4 * i, .count = 1, .flags = MEMWAIT_PRIVATE,
+		};
+	}
+	ASSERT_EQ(STACK_SIZE / 4, memwait_notify_many(notifies, STACK_SIZE / 4, woken));
+	for (i = 0; i < STACK_SIZE / 4; i++)
+		total += woken[i];
+	/* Nothing of the run waits there. */
+	EXPECT_EQ(0, total);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, runner_join(&runner));
+	EXPECT_LE(timed.deadline, timed.end);
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	munmap(stack, STACK_SIZE);
+	free(notifies);
+	free(woken);
+}
+
+USERLIB_TEST(L5_a_cancelled_run_leaves_nothing_of_its_deadline)
+{
+	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(HOUR / NSEC_PER_MSEC) };
+	struct counted_op counted = { 0 };
+	struct runner runner;
+	uint64_t waits;
+
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, self->shared));
+	waits = mw_user_waits(self->fd);
+	runner_start(&runner, run_until, &timed);
+	runner_await_asleep(&runner);
+	EXPECT_EQ(waits, mw_user_waits(self->fd));
+	ASSERT_EQ(0, pthread_cancel(runner.thread));
+	pthread_join(runner.thread, NULL);
+	EXPECT_FALSE(runner_is_done(&runner));
+	EXPECT_EQ(waits, mw_user_waits(self->fd));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+/* As at the limit of waits: a deadline is no wait. */
+USERLIB_TEST(R4_a_run_has_a_deadline_where_there_is_no_wait_left)
+{
+	struct counted_op counted = { 0 }, behind = { 0 };
+	struct timespec timeout = time_of(in_ms(10));
+	uint32_t *word = self->shared;
+
+	if (!can_refuse())
+		SKIP(return, "the kernel has no seccomp filters");
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&behind, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	ASSERT_EQ(0, refuse_ioctl(MEMWAIT_IOC_WAIT_ASYNC, ENOSPC));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_loop_run(self->loop, &timeout, 0));
+	EXPECT_EQ(1, counted.calls);
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	timeout = time_of(now_ns(CLOCK_MONOTONIC) + HOUR);
+	EXPECT_EQ(0, memwait_loop_run(self->loop, &timeout, 0));
+	EXPECT_EQ(1, behind.calls);
 }
 
 static void fork_now(memwait_op_t *op, int result, void *data)
