@@ -1389,6 +1389,20 @@ static bool cond_is_open(const struct object *self)
 	return is_open(self) && is_open(self->lock);
 }
 
+/* Of a call that was made with an exception put aside: that one again, unless @ret is a new one. */
+static void restore_unless_failed(PyObject *ret, PyObject *type, PyObject *value,
+				  PyObject *traceback)
+{
+	if (ret) {
+		PyErr_Restore(type, value, traceback);
+		Py_DECREF(ret);
+		return;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(traceback);
+}
+
 /*
  * After ^C, or an error of the device: the caller's block ends by releasing the lock, as often as
  * it has taken it, and must not release another owner's. So no second ^C ends this.
@@ -1409,15 +1423,9 @@ static void lock_again(struct object *self, unsigned int times)
 	locked = acquired(lock, ret);
 	while (locked && depth(lock) < times && !memwait_mutex_lock(lock->address))
 		lock->depth++;
-	if (locked) {
-		PyErr_Restore(type, value, traceback);
-		Py_DECREF(locked);
-		return;
-	}
-	lose(lock);
-	Py_XDECREF(type);
-	Py_XDECREF(value);
-	Py_XDECREF(traceback);
+	if (!locked)
+		lose(lock);
+	restore_unless_failed(locked, type, value, traceback);
 }
 
 static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
@@ -2161,16 +2169,8 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 	if (ret || !group->address)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);
-	counted = waitgroup_change(group, -1);
 	/* That it is counted still is worse than what has kept it from being sent. */
-	if (counted) {
-		PyErr_Restore(type, value, traceback);
-	} else {
-		Py_XDECREF(type);
-		Py_XDECREF(value);
-		Py_XDECREF(traceback);
-	}
-	Py_XDECREF(counted);
+	restore_unless_failed(waitgroup_change(group, -1), type, value, traceback);
 	return NULL;
 }
 
