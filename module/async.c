@@ -2,7 +2,6 @@
 /*
  * Async waits: cancel, close and deadlines. claim.c has their states.
  */
-#include <linux/list_sort.h>
 #include <linux/minmax.h>
 
 #include "compat.h"
@@ -90,46 +89,6 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	return 0;
 }
 
-static int memwait_async_by_key(void *unused, const struct list_head *a, const struct list_head *b)
-{
-	cond_resched();
-	return memwait_key_cmp(memwait_async_key(list_entry(a, struct memwait_async_waiter, node)),
-			       memwait_async_key(list_entry(b, struct memwait_async_waiter, node)));
-}
-
-static int memwait_async_by_turn(void *unused, const struct list_head *a,
-				 const struct list_head *b)
-{
-	u64 first = list_entry(a, struct memwait_async_waiter, node)->user_data;
-	u64 second = list_entry(b, struct memwait_async_waiter, node)->user_data;
-
-	cond_resched();
-	return first < second ? -1 : first > second;
-}
-
-/*
- * Brings waits of one word together, and words into the order of their oldest completions. Takes
- * .user_data for that, which nobody will read.
- */
-static void memwait_async_sort(struct list_head *completed)
-{
-	struct memwait_async_waiter *wait, *last = NULL;
-	u64 turn = 0;
-
-	list_for_each_entry(wait, completed, node) {
-		wait->user_data = turn++;
-		cond_resched();
-	}
-	list_sort(NULL, completed, memwait_async_by_key);	/* stable */
-	list_for_each_entry(wait, completed, node) {
-		if (last && !memwait_key_cmp(memwait_async_key(last), memwait_async_key(wait)))
-			wait->user_data = last->user_data;
-		last = wait;
-		cond_resched();
-	}
-	list_sort(NULL, completed, memwait_async_by_turn);
-}
-
 /* Counts notifies of a wait that a call has counted once. Returns false if it has ended since. */
 static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 {
@@ -156,15 +115,15 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 /*
  * Passes notifies of a word on to those who wait for it now, one each. A wait with
  * MEMWAIT_PERSISTENT takes all that are left: who joins meanwhile gets none, so that nobody can
- * hold up a process that dies. What finds nobody is spent.
+ * hold up a process that dies. What finds nobody is spent. @number: see memwait_pass_on().
  */
-static void memwait_async_pass_on(const struct memwait_key *key, u64 count)
+static void memwait_async_pass_on(const struct memwait_key *key, u64 count, u64 number)
 {
 	struct memwait_heir heir;
 	unsigned int i;
 
 	for (i = 0; count && i < MEMWAIT_HEIRS; i++) {
-		count -= memwait_pass_on(key, min_t(u64, count, U32_MAX), &heir);
+		count -= memwait_pass_on(key, min_t(u64, count, U32_MAX), &heir, number);
 		if (!heir.context)
 			return;
 		if (count && memwait_async_inherit(&heir, count))
@@ -186,6 +145,7 @@ static void memwait_async_pass_on(const struct memwait_key *key, u64 count)
  */
 void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused)
 {
+	const u64 number = memwait_new_call();
 	struct memwait_async_waiter *wait, *next;
 	const struct memwait_key *key;
 	LIST_HEAD(completed);
@@ -209,7 +169,6 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 		cond_resched();
 	}
 
-	/* One call for each word. */
 	spin_lock(&context->lock);
 	list_replace_init(&context->completed, &completed);
 	WRITE_ONCE(context->nr_completed, 0);
@@ -221,13 +180,13 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 		list_del(&wait->node);
 		memwait_async_end_and_free(wait, unused);
 	}
-	memwait_async_sort(&completed);
 	list_for_each_entry_safe(wait, next, &completed, node) {
 		count += wait->count;
 		key = memwait_async_key(wait);
+		/* One call for those of a word that follow each other. */
 		if (list_entry_is_head(next, &completed, node) ||
 		    memwait_key_cmp(key, memwait_async_key(next))) {
-			memwait_async_pass_on(key, count);
+			memwait_async_pass_on(key, count, number);
 			count = 0;
 		}
 		memwait_async_end_and_free(wait, unused);

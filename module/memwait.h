@@ -623,7 +623,7 @@ enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result
 					struct memwait_wakes *wakes);
 
 /* notify.c */
-u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir);
+u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir, u64 number);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
 int memwait_notify_many(const struct memwait_notify_many *many);

@@ -197,10 +197,7 @@ static void memwait_notify_rest(struct memwait_call *call)
 	} while (more);
 }
 
-/*
- * @number: the number of a call of which this is a part, or 0. noinline: most notifies find no
- * waiter, and must not pay for this stack frame.
- */
+/* noinline: most notifies find no waiter, and must not pay for this stack frame. */
 static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 					  const struct memwait_key *key, u32 count,
 					  enum memwait_call_kind kind, struct memwait_heir *heir,
@@ -224,8 +221,13 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 	return call.woken;
 }
 
+/*
+ * @number: of a call for several words, or 0. It wakes the pollers of a context once for all of its
+ * completions, unless a read comes in between.
+ */
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    enum memwait_call_kind kind, struct memwait_heir *heir)
+					    enum memwait_call_kind kind, struct memwait_heir *heir,
+					    u64 number)
 {
 	struct memwait_bucket *bucket = memwait_bucket_of(key);
 
@@ -233,14 +235,16 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 
 	if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
 		return 0;
-	return memwait_notify_bucket(bucket, key, count, kind, heir, 0);
+	if (number)
+		memwait_bucket_let_others(bucket);
+	return memwait_notify_bucket(bucket, key, count, kind, heir, number);
 }
 
 /* noinline: an untraced notify must not pay for tracing. */
 static noinline int memwait_notify_traced(const struct memwait_key *key, u32 count,
 					  enum memwait_call_kind kind)
 {
-	int woken = __memwait_notify(key, count, kind, NULL);
+	int woken = __memwait_notify(key, count, kind, NULL, 0);
 
 	trace_memwait_notify(key, count, woken, false);
 	return woken;
@@ -262,7 +266,7 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_c
 {
 	if (trace_memwait_notify_enabled())
 		return memwait_notify_traced(key, count, kind);
-	return __memwait_notify(key, count, kind, NULL);
+	return __memwait_notify(key, count, kind, NULL, 0);
 }
 
 /**
@@ -271,6 +275,7 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_c
  * @count: how many
  * @heir: set to the first wait with MEMWAIT_PERSISTENT that is counted, if any, which may take more
  *	than one; or %NULL
+ * @number: from memwait_new_call() for many words, or 0
  *
  * Neither the death of the current thread nor the freezer stops the call.
  *
@@ -278,45 +283,15 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_c
  *
  * Return: the number of waiters that got one.
  */
-u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir)
+u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir, u64 number)
 {
 	u32 taken;
 
 	if (heir)
 		heir->context = NULL;
-	taken = __memwait_notify(key, count, MEMWAIT_CALL_PASSES_ON, heir);
+	taken = __memwait_notify(key, count, MEMWAIT_CALL_PASSES_ON, heir, number);
 	trace_memwait_notify(key, count, taken, true);
 	return taken;
-}
-
-/*
- * Wakes the oldest waiters of several words, one after another. @counts limits the wake-ups of each
- * word, and returns their number. Equals one memwait_notify_word() per word, but wakes the pollers
- * of a context once for all of its completions unless a read comes in between. @number: the call's.
- */
-static void memwait_notify_words(const struct memwait_word *words, u32 *counts, unsigned int nr,
-				 u64 number)
-{
-	struct memwait_bucket *bucket;
-	unsigned int i;
-	u32 woken;
-
-	smp_mb();	/* (A) pairs with (B) */
-
-	for (i = 0; i < nr; i++) {
-		if (!counts[i])
-			continue;
-		bucket = memwait_bucket_of(&words[i].key);
-		woken = 0;
-		if (smp_load_acquire(&bucket->nr_waiters)) {	/* see memwait_queue_move() */
-			memwait_bucket_let_others(bucket);
-			woken = memwait_notify_bucket(bucket, &words[i].key, counts[i],
-						      MEMWAIT_CALL, NULL, number);
-			cond_resched();
-		}
-		trace_memwait_notify(&words[i].key, counts[i], woken, false);
-		counts[i] = woken;
-	}
 }
 
 /**
@@ -395,7 +370,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 {
 	struct memwait_notify notify[MEMWAIT_NOTIFIES] __uninitialized;
 	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
-	u32 counts[MEMWAIT_NOTIFIES] __uninitialized;
+	u32 counts[MEMWAIT_NOTIFIES] __uninitialized, woken;
 	unsigned int done, found, i;
 	int last = -1;		/* whose key is known */
 
@@ -432,7 +407,14 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		}
 	}
 
-	memwait_notify_words(words, counts, done, call);
+	for (i = 0; i < done; i++) {
+		if (!counts[i])
+			continue;
+		woken = __memwait_notify(&words[i].key, counts[i], MEMWAIT_CALL, NULL, call);
+		trace_memwait_notify(&words[i].key, counts[i], woken, false);
+		counts[i] = woken;
+		cond_resched();
+	}
 	for (i = 0; i < found; i++)
 		memwait_word_put(&words[i]);
 

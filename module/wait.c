@@ -108,7 +108,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		else if (memwait_is_dying())
 			ret = -ERESTARTSYS;
 		if (ret)
-			memwait_pass_on(&group->waiters[*index].word.key, 1, NULL);
+			memwait_pass_on(&group->waiters[*index].word.key, 1, NULL, 0);
 	} else if (ret == -ERESTARTSYS) {
 		memwait_place_note(place, group);
 	}

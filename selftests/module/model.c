@@ -381,12 +381,13 @@ static void open_context(struct model *m, struct context *c)
 }
 
 /*
- * All leave, then what was not read is passed on: that of each word together, the words in the
- * order of their oldest completions.
+ * All leave, then what was not read is passed on in the order of the completions: those of a word
+ * that follow each other together.
  */
 static void close_context(struct model *m, struct context *c)
 {
-	int i, j, unread;
+	struct queue *last = NULL;
+	int i, unread = 0;
 
 	close(c->fd);
 	for (i = 0; i < m->nr_waits; i++) {
@@ -402,15 +403,18 @@ static void close_context(struct model *m, struct context *c)
 	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++) {
 		struct queue *queue = c->completed[i]->queue;
 
-		for (j = i, unread = 0; queue && j < c->nr; j++) {
-			if (c->completed[j]->queue == queue) {
-				c->completed[j]->queue = NULL;
-				unread++;
-			}
+		/* Of those that have timed out there is none. */
+		if (!queue)
+			continue;
+		if (last && last != queue) {
+			m->passed_on += notify(m, last, unread);
+			unread = 0;
 		}
-		if (queue)
-			m->passed_on += notify(m, queue, unread);
+		last = queue;
+		unread++;
 	}
+	if (last)
+		m->passed_on += notify(m, last, unread);
 }
 
 static void step_reopen(struct model *m, struct context *c, const struct step *s)
