@@ -149,8 +149,10 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (wait)
 		return wait;
 	/* Without MEMWAIT_OWNED, one word takes 192 bytes on 64 bits, as kmalloc() has them. */
-	wait = kmalloc(sizeof(*wait) + (owned ? sizeof(struct memwait_owned) :
-					nr * sizeof(struct memwait_waiter)), MEMWAIT_GFP);
+	if (unlikely(owned))
+		wait = kmem_cache_alloc(memwait_owned_cache, MEMWAIT_GFP);
+	else
+		wait = kmalloc(struct_size(wait, group.waiters, nr), MEMWAIT_GFP);
 	if (!wait)
 		return NULL;
 	wait->group.nr = nr;
@@ -158,8 +160,6 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	wait->group.state = MEMWAIT_ARMING;
 	for (i = 0; i < nr; i++)
 		wait->group.waiters[i].owned = owned;
-	if (unlikely(owned))
-		to_owned(wait->group.waiters)->watch = NULL;
 	wait->group.context = context;
 	timerqueue_init(&wait->group.deadline);
 	spin_lock(&context->lock);
@@ -171,11 +171,10 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 /* Frees a wait that is not in the tree. */
 static void memwait_async_put(struct memwait_async_waiter *wait)
 {
-	struct memwait_waiter *waiter = wait->group.waiters;
-
-	if (unlikely(waiter->owned) && to_owned(waiter)->watch)
-		memwait_watch_free(to_owned(waiter)->watch);
-	kfree(wait);
+	if (unlikely(wait->group.waiters->owned))
+		kmem_cache_free(memwait_owned_cache, wait);
+	else
+		kfree(wait);
 }
 
 /* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */

@@ -128,23 +128,15 @@ static __always_inline struct memwait_async_waiter *
 memwait_arm_alloc(struct memwait_context *context, u32 nr, struct memwait_identity *identity)
 {
 	struct memwait_async_waiter *wait = memwait_async_alloc(context, nr, identity);
-	struct memwait_owned *owned;
 	u32 i;
 
 	if (!wait)
 		return NULL;
 	for (i = 0; i < nr; i++)
 		wait->group.waiters[i].pinned = false;
-	if (likely(!identity))
-		return wait;
-	owned = to_owned(wait->group.waiters);
-	owned->identity = identity;
-	if (!owned->watch)
-		owned->watch = memwait_watch_alloc();
-	if (owned->watch)
-		return wait;
-	memwait_async_free(context, &wait, 1);
-	return NULL;
+	if (unlikely(identity))
+		to_owned(wait->group.waiters)->identity = identity;
+	return wait;
 }
 
 /*

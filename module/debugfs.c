@@ -125,7 +125,7 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 			      struct memwait_waiter *waiter)
 {
 	struct memwait_line *line = &walk->lines[walk->nr_lines];
-	const struct memwait_watch *watch;
+	const struct memwait_owned *first;
 
 	if (!memwait_group_is_pending(to_group(waiter)))
 		return;
@@ -135,10 +135,10 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	line->since = waiter->since;
 	line->self = waiter->owned ? to_owned(waiter)->identity->id : 0;
 	/* .watched is freed only after no word watches it, which changes under buckets' locks. */
-	watch = memwait_watch_find(bucket, &waiter->word.key);
-	if (watch && watch->watched) {
-		line->owner = watch->watched->id;
-		line->owner_tid = watch->watched->tid;
+	first = memwait_watch_find(bucket, &waiter->word.key);
+	if (first && first->watched) {
+		line->owner = first->watched->id;
+		line->owner_tid = first->watched->tid;
 	}
 	walk->nr_lines++;
 }

@@ -69,7 +69,8 @@ static const struct rhashtable_params memwait_identity_params = {
 
 static struct rhashtable memwait_identities;	/* id -> identity, until the work has drained it */
 
-static struct kmem_cache *memwait_watch_cache;
+/* Of async waits with MEMWAIT_OWNED: kmalloc() would round their size up to 512 bytes. */
+struct kmem_cache *memwait_owned_cache;
 struct workqueue_struct *memwait_bury_queue;
 
 /* Whether this kernel reports deaths. Set at module load. */
@@ -77,29 +78,6 @@ bool memwait_has_owners __ro_after_init;
 
 /* memwait_context.table of a context that is not bound, and never will be. */
 char memwait_anybody;
-
-/**
- * memwait_watch_alloc() - allocate what a MEMWAIT_OWNED waiter brings
- *
- * Context: process context, may sleep.
- *
- * Return: the watch, for memwait_watch_free(); or %NULL.
- */
-struct memwait_watch *memwait_watch_alloc(void)
-{
-	return kmem_cache_alloc(memwait_watch_cache, MEMWAIT_GFP);
-}
-
-/**
- * memwait_watch_free() - free a watch that no word has
- * @watch: from memwait_watch_alloc()
- *
- * Context: any but interrupts.
- */
-void memwait_watch_free(struct memwait_watch *watch)
-{
-	kmem_cache_free(memwait_watch_cache, watch);
-}
 
 /**
  * memwait_identity_of() - find the identity of a thread
@@ -225,16 +203,8 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->tid = who ? task_pid_nr(current) : 0;
 	identity->pid = who ? task_tgid_nr(current) : context->pid;
 	spin_lock_init(&identity->lock);
-	INIT_LIST_HEAD(&identity->watches);
-	/* A context has one for each wait. */
-	identity->watch = who ? memwait_watch_alloc() : NULL;
-	if (who && !identity->watch) {
-		kfree(identity);
-		return ERR_PTR(-ENOMEM);
-	}
+	INIT_LIST_HEAD(&identity->watching);
 	if (memwait_identity_insert(identity)) {
-		if (identity->watch)
-			memwait_watch_free(identity->watch);
 		kfree(identity);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -247,8 +217,6 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	if (!identity)
 		return;
 	rhashtable_remove_fast(&memwait_identities, &identity->id_node, memwait_identity_params);
-	if (identity->watch)
-		memwait_watch_free(identity->watch);
 	kfree_rcu(identity, rcu);
 }
 
@@ -525,12 +493,14 @@ int __init memwait_identity_init(void)
 {
 	int err;
 
-	memwait_watch_cache = KMEM_CACHE(memwait_watch, 0);
-	if (!memwait_watch_cache)
+	memwait_owned_cache = kmem_cache_create("memwait_owned",
+						sizeof(struct memwait_async_waiter) +
+						sizeof(struct memwait_owned), 0, 0, NULL);
+	if (!memwait_owned_cache)
 		return -ENOMEM;
 	err = rhashtable_init(&memwait_identities, &memwait_identity_params);
 	if (err)
-		kmem_cache_destroy(memwait_watch_cache);
+		kmem_cache_destroy(memwait_owned_cache);
 	return err;
 }
 
@@ -538,5 +508,5 @@ int __init memwait_identity_init(void)
 void memwait_identity_exit(void)
 {
 	rhashtable_destroy(&memwait_identities);
-	kmem_cache_destroy(memwait_watch_cache);
+	kmem_cache_destroy(memwait_owned_cache);
 }

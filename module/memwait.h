@@ -64,7 +64,6 @@ struct memwait_identity;
 struct memwait_pin;
 struct memwait_waiter;
 struct memwait_wakes;
-struct memwait_watch;
 
 /**
  * struct memwait_key - identifies a word
@@ -132,20 +131,6 @@ struct memwait_waiter {
 };
 
 /**
- * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
- * @waiter: the waiter
- * @identity: the waiting thread or context
- * @watch: while queued, what its word watches; else one that it brings, see watch.c
- * @node: in &memwait_watch.owned of @watch; protected by the bucket's lock
- */
-struct memwait_owned {
-	struct memwait_waiter waiter;
-	struct memwait_identity *identity;
-	struct memwait_watch *watch;
-	struct list_head node;
-};
-
-/**
  * struct memwait_group - a wait of a thread, or an async wait, for one word or several
  * @claimed: 0 while the wait is pending; then one more than the index of the notified waiter, or
  *	MEMWAIT_CLAIMED_BY_ITSELF. Of an async wait protected by the context's lock
@@ -188,11 +173,6 @@ static inline struct memwait_group *to_group(const struct memwait_waiter *waiter
 	return container_of(waiter - waiter->index, struct memwait_group, waiters[0]);
 }
 
-static inline struct memwait_owned *to_owned(struct memwait_waiter *waiter)
-{
-	return container_of(waiter, struct memwait_owned, waiter);
-}
-
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
 static inline u8 memwait_async_clock(u32 flags)
@@ -233,7 +213,7 @@ static inline const struct memwait_waiter *memwait_group_notified(const struct m
  * @last: the thread that had @lock last; read without it
  * @number: the last number that was given to a waiter
  * @waiters: by key and number, so that a word's waiters stand together, oldest first
- * @watches: of words with MEMWAIT_OWNED waiters, by key; see watch.c
+ * @watching: the first MEMWAIT_OWNED waiter of each word that has any, by key; see watch.c
  */
 struct memwait_bucket {
 	spinlock_t lock;	/* see the top of queue.c */
@@ -242,7 +222,7 @@ struct memwait_bucket {
 	const struct task_struct *last;
 	u64 number;
 	struct rb_root waiters;
-	struct rb_root watches;
+	struct rb_root watching;
 } ____cacheline_aligned_in_smp;
 
 /* What memwait_bucket_of() hashes with: nobody may know which words share a bucket. */
@@ -416,10 +396,9 @@ static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
 }
 
 /* watch.c */
-bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *waiter,
-			const struct memwait_wait *wait);
-void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
-void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
+bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
+void memwait_watch_leave(struct memwait_waiter *waiter);
+void memwait_watch_own(struct memwait_waiter *waiter);
 void memwait_watch_claimed(struct memwait_waiter *waiter);
 
 /* queue.c */

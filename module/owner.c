@@ -32,28 +32,25 @@
 #define MEMWAIT_DEATH_RUN	64
 
 /*
- * Tells the oldest MEMWAIT_OWNED waiter of a word, whose bucket is locked, that the owner has died.
+ * Tells the first MEMWAIT_OWNED waiter of a word, whose bucket is locked, that the owner has died.
  * The word then watches that waiter, or nobody if it was the last. If the step is full first, it
  * still watches the dead owner.
  */
-static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes *wakes)
+static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes *wakes)
 {
-	struct memwait_waiter *waiter;
+	struct memwait_bucket *bucket = first->waiter.bucket;
+	const struct memwait_key key = first->waiter.word.key;
 	enum memwait_claim claim;
-	bool last = false;
 
-	lockdep_assert_held(&watch->bucket->lock);
-	while (!last && !memwait_wakes_are_full(wakes)) {
-		waiter = &list_first_entry(&watch->owned, struct memwait_owned, node)->waiter;
-		/* The last one takes the watch along. */
-		last = list_is_singular(&watch->owned);
+	do {
 		wakes->looked++;
-		claim = memwait_claim_waiter(waiter, MEMWAIT_OWNER_DIED, wakes);
+		claim = memwait_claim_waiter(&first->waiter, MEMWAIT_OWNER_DIED, wakes);
 		if (claim == MEMWAIT_CLAIM_WON)
 			break;
 		if (claim == MEMWAIT_CLAIM_LOST)
-			memwait_queue_remove(waiter);
-	}
+			memwait_queue_remove(&first->waiter);
+		first = memwait_watch_find(bucket, &key);
+	} while (first && !memwait_wakes_are_full(wakes));
 }
 
 /*
@@ -65,7 +62,7 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u64 number)
 {
 	struct memwait_call call __uninitialized;
-	struct memwait_watch *watch = NULL;
+	struct memwait_owned *first = NULL;
 	struct memwait_bucket *bucket;
 	unsigned int nr;
 
@@ -74,20 +71,20 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
 	memwait_call_init(&call, 0, 0);
 	call.wakes.call = number ?: identity->call;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
-		watch = memwait_watch_lock(identity, own);
-		if (!watch)
+		first = memwait_watch_lock(identity, own);
+		if (!first)
 			break;
-		bucket = watch->bucket;
+		bucket = first->waiter.bucket;
 		__acquire(&bucket->lock);
-		if (identity->ended && !watch->may_be_named)
-			memwait_unwatch(watch);
+		if (identity->ended && !first->may_be_named)
+			memwait_unwatch(first);
 		else
-			memwait_watch_tell(watch, &call.wakes);
+			memwait_watch_tell(first, &call.wakes);
 		memwait_step_begin();
 		spin_unlock(&bucket->lock);
 		memwait_step_end(&call);
 	}
-	return watch;
+	return first;
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Identities, which are threads and contexts that have an id; and watches: whose death the waiters
- * of a word are told of. See identity.c, watch.c and owner.c.
+ * Identities, which are threads and contexts that have an id; and MEMWAIT_OWNED waiters, which are
+ * told of deaths. See identity.c, watch.c and owner.c.
  */
 #ifndef MEMWAIT_OWNER_H
 #define MEMWAIT_OWNER_H
@@ -14,7 +14,6 @@
 #include "memwait.h"
 
 struct memwait_user;
-struct memwait_watch;
 
 /**
  * struct memwait_identity - a thread or a context that has an id
@@ -27,11 +26,9 @@ struct memwait_watch;
  * @who: the thread, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
  * @pid: the process's id there; for a context, that of the process that opened it
- * @watch: of a thread: what it brings to the words that it waits for with MEMWAIT_OWNED, while it
- *	does not; only for the thread itself
  * @who_node: in the table of living identities, until @dead is set
- * @lock: protects @watches
- * @watches: of the words that watch it, by &memwait_watch.watched_node
+ * @lock: protects @watching
+ * @watching: the first waiters of the words that watch it, by &memwait_owned.watched_node
  * @refs: once it is dead: of the list of the dead, and of each thread that tells of its death
  * @call: once it is dead: the number of the work's call, of many steps, that tells of its death;
  *	or 0
@@ -49,10 +46,9 @@ struct memwait_identity {
 	const struct task_struct *who;
 	pid_t tid;
 	pid_t pid;
-	struct memwait_watch *watch;
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
-	struct list_head watches;
+	struct list_head watching;
 	refcount_t refs;
 	u64 call;
 	const struct signal_struct *process;
@@ -65,8 +61,7 @@ struct memwait_identity {
 extern bool memwait_has_owners;
 extern char memwait_anybody;
 extern struct workqueue_struct *memwait_bury_queue;
-struct memwait_watch *memwait_watch_alloc(void);
-void memwait_watch_free(struct memwait_watch *watch);
+extern struct kmem_cache *memwait_owned_cache;
 struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
 void memwait_identity_begin_walk(struct memwait_identity *marker);
@@ -89,39 +84,41 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
 }
 
 /**
- * struct memwait_watch - what a word with MEMWAIT_OWNED waiters watches; or a spare
- * @node: in &memwait_bucket.watches
- * @next_spare: instead of @node: in @spares of the word's watch
- * @key: the word
- * @bucket: the word's
- * @owned: the word's MEMWAIT_OWNED waiters, by &memwait_owned.node, oldest first; see
+ * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
+ * @waiter: the waiter
+ * @identity: the waiting thread or context
+ * @others: the MEMWAIT_OWNED waiters of its word, a ring, oldest first from the first one on; see
  *	memwait_watch_own()
- * @spares: one less than there are waiters in @owned
- * @watched: the owner whose death they are told of
- * @watched_node: in &memwait_identity.watches of @watched; also protected by its lock
- * @may_be_named: the word may name @watched as its owner, so that its end matters, too
- * @own: a waiter of the user of @watched has caused that; stands before those that are not
+ * @node: of the first one: in &memwait_bucket.watching
+ * @watched: of the first one: the owner whose death they are told of, or %NULL
+ * @watched_node: of the first one: in &memwait_identity.watching of @watched; also protected by its
+ *	lock
+ * @may_be_named: of the first one: the word may name @watched as its owner, so that its end
+ *	matters, too
+ * @own: of the first one: a waiter of the user of @watched has caused that; stands before those
+ *	that are not
  *
- * Protected by the bucket's lock.
+ * All but the first two are protected by the bucket's lock.
  */
-struct memwait_watch {
-	union {
-		struct rb_node node;
-		struct memwait_watch *next_spare;
-	};
-	struct memwait_key key;
-	struct memwait_bucket *bucket;
-	struct list_head owned;
-	struct memwait_watch *spares;
+struct memwait_owned {
+	struct memwait_waiter waiter;
+	struct memwait_identity *identity;
+	struct list_head others;
+	struct rb_node node;
 	struct memwait_identity *watched;
 	struct list_head watched_node;
 	bool may_be_named;
 	bool own;
 };
 
-struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
+static inline struct memwait_owned *to_owned(struct memwait_waiter *waiter)
+{
+	return container_of(waiter, struct memwait_owned, waiter);
+}
+
+struct memwait_owned *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key);
-void memwait_unwatch(struct memwait_watch *watch);
-struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity, bool own);
+void memwait_unwatch(struct memwait_owned *first);
+struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool own);
 
 #endif /* MEMWAIT_OWNER_H */

@@ -11,8 +11,8 @@
  * 0 and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
  * next. userlib/death.pml models the library's locks on a kernel whose calls are single steps.
  *
- * All waiters are MEMWAIT_OWNED. When the last one leaves, it takes the word's watch along, and may
- * free it: the watch of an empty queue must be in no identity's list.
+ * All waiters are MEMWAIT_OWNED. The first one of a word keeps what the word watches, and may be
+ * freed when it has left: then the next one must be in the identity's list, or nobody.
  *
  * A critical section that accesses only what its lock protects is one step, locking and unlocking
  * included.
@@ -34,7 +34,7 @@ mtype = { RUNS, SLEEPS, IDLE, EXITED };				/* of a thread */
 
 byte word[QUEUES];		/* LOCK, TWO: the owner, or 0 */
 
-/* struct memwait_bucket and struct memwait_watch of each word */
+/* struct memwait_bucket, and of the first struct memwait_owned, of each word */
 bool locked[QUEUES];
 chan waiters[QUEUES] = [THREADS] of { byte };
 byte watched[QUEUES];
@@ -129,7 +129,7 @@ inline queue_unlock(q)
 #endif
 	:: atomic {
 		else ->
-		/* The watch may be another word's from now on. */
+		/* The last waiter may be freed from now on. */
 		assert(nempty(waiters[q]) ||
 		       ((watches[1] | watches[2] | watches[3]) & BIT(q)) == 0);
 		locked[q] = false;

@@ -174,15 +174,15 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
-	if (unlikely(waiter->owned) && !ret && !memwait_watch_join(bucket, waiter, wait)) {
-		memwait_watch_leave(bucket, waiter);
-		ret = MEMWAIT_OWNER_DIED;
-	}
 	if (likely(!ret)) {
 		if (likely(!waiter->number))
 			waiter->number = ++bucket->number;
 		waiter->since = jiffies;
 		memwait_queue_insert(bucket, waiter);
+		if (unlikely(waiter->owned) && !memwait_watch_join(waiter, wait)) {
+			memwait_queue_remove(waiter);
+			ret = MEMWAIT_OWNER_DIED;
+		}
 	} else {
 		memwait_bucket_count(bucket, -1);
 	}
@@ -227,7 +227,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 
 	rb_erase(&waiter->node, &bucket->waiters);
 	if (unlikely(waiter->owned))
-		memwait_watch_leave(bucket, waiter);
+		memwait_watch_leave(waiter);
 	memwait_bucket_count(bucket, -1);
 	smp_store_release(&waiter->bucket, NULL);	/* (C) pairs with the acquires */
 }
@@ -264,7 +264,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 	if (!whole)
 		rb_erase(&waiter->node, &from->waiters);
 	if (unlikely(waiter->owned))
-		memwait_watch_leave(from, waiter);
+		memwait_watch_leave(waiter);
 	if (from != to) {
 		memwait_bucket_count(to, 1);
 		/* At any time it is counted somewhere: pairs with the acquires of notify.c. */
@@ -272,12 +272,12 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 	}
 	waiter->word.key = *target;
 	waiter->number = ++to->number;
-	if (unlikely(waiter->owned))
-		memwait_watch_own(to, waiter);
 	if (whole)
 		WRITE_ONCE(waiter->bucket, to);
 	else
 		memwait_queue_insert(to, waiter);
+	if (unlikely(waiter->owned))
+		memwait_watch_own(waiter);
 }
 
 /**
@@ -362,7 +362,7 @@ int __init memwait_queue_init(void)
 		memwait_buckets[i].last = NULL;
 		memwait_buckets[i].number = 0;
 		memwait_buckets[i].waiters = RB_ROOT;
-		memwait_buckets[i].watches = RB_ROOT;
+		memwait_buckets[i].watching = RB_ROOT;
 	}
 	return 0;
 }

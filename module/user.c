@@ -44,8 +44,8 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
- * bytes, a context with its file and a spare pin 820 bytes, an identity 380 bytes, a spare 200, a
- * place 100; a wait or spare with MEMWAIT_OWNED 200 more. Together that is about a twentieth of the
+ * bytes, a context with its file and a spare pin 820 bytes, an identity 280 bytes, a spare 200, a
+ * place 100; a wait or spare with MEMWAIT_OWNED 80 more. Together that is about a twentieth of the
  * memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its contents, or up to 12
  * KiB of a dead process. As each counts as MEMWAIT_PIN_WAITS waits, these are another twelfth. A
  * place keeps its thread's struct pid, too. Each new place frees those of two dead threads, so a

@@ -170,12 +170,8 @@ static __always_inline int memwait_check_one(struct memwait_waiter *waiter,
 
 	if (!ret)
 		ret = memwait_own_identity(wait->flags, NULL, &owned->identity);
-	if (ret)
-		return ret;
-	waiter->owned = owned->identity;
-	if (unlikely(waiter->owned))
-		owned->watch = owned->identity->watch;
-	return 0;
+	waiter->owned = !ret && owned->identity;
+	return ret;
 }
 
 /* Waits on one word. memwait_check_one() and memwait_word_get() have filled in the waiter. */
@@ -183,17 +179,10 @@ static __always_inline int memwait_wait_one(struct memwait_group *group,
 					    const struct memwait_wait *wait,
 					    struct memwait_context *context)
 {
-	struct memwait_waiter *waiter = group->waiters;
-	int ret;
-
 	group->nr = 1;
 	group->async = false;
 	group->task = current;
-	ret = memwait_thread_wait(group, wait, 1, wait->deadline, wait->flags, NULL, context);
-	/* Maybe another one, see watch.c. */
-	if (unlikely(waiter->owned))
-		to_owned(waiter)->identity->watch = to_owned(waiter)->watch;
-	return ret;
+	return memwait_thread_wait(group, wait, 1, wait->deadline, wait->flags, NULL, context);
 }
 
 /**

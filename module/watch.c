@@ -32,19 +32,17 @@
  * exit_group(2) or execve(2) in the midst of a function, so these are deaths, as are closes of
  * contexts.
  *
- * Each MEMWAIT_OWNED waiter brings a struct memwait_watch, that of a thread is kept in its
- * identity. The word uses the first one; those of the others are its spares. A waiter that leaves
- * takes a spare; the last one takes the word's own. So neither joining nor moving allocates. What a
- * waiter takes may be charged to another one's memory cgroup; each has as many as it brought.
+ * The first MEMWAIT_OWNED waiter of a word keeps what the word watches. If it leaves, the next one
+ * does: so neither joining nor moving allocates.
  *
  *	death				a waiter that names the owner
  *
  *	(1) set .dead			(1) lock the bucket, compare the word
  *	(2) queue it for burial		(2) lock the owner
  *	(3) lock the owner		(3) load .dead: set: MEMWAIT_OWNER_DIED
- *	(4) look at its watches		(4) add the watch to the owner's
+ *	(4) look who watches it		(4) add the word's first waiter to those
  *
- * If the waiter locks the owner first, the burial finds the watch. If the burial does, the waiter
+ * If the waiter locks the owner first, the burial finds the word. If the burial does, the waiter
  * sees .dead: the lock of the list of the dead orders the store before the burial.
  *
  * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
@@ -58,97 +56,97 @@
 
 #include "owner.h"
 
-static struct memwait_watch *to_watch(const struct rb_node *node)
+static const struct memwait_key *memwait_watch_key(const struct rb_node *node)
 {
-	return rb_entry(node, struct memwait_watch, node);
+	return &rb_entry(node, struct memwait_owned, node)->waiter.word.key;
 }
 
 static int memwait_watch_cmp(const void *key, const struct rb_node *node)
 {
-	return memwait_key_cmp(key, &to_watch(node)->key);
+	return memwait_key_cmp(key, memwait_watch_key(node));
 }
 
 static bool memwait_watch_less(struct rb_node *new, const struct rb_node *node)
 {
-	return memwait_watch_cmp(&to_watch(new)->key, node) < 0;
+	return memwait_watch_cmp(memwait_watch_key(new), node) < 0;
 }
 
 /**
- * memwait_watch_find() - find the watch of a word
+ * memwait_watch_find() - find the first MEMWAIT_OWNED waiter of a word
  * @bucket: the word's
  * @key: the word's key
  *
  * Context: the bucket's lock is held.
  *
- * Return: the watch, or %NULL: no MEMWAIT_OWNED waiter waits for the word.
+ * Return: the waiter, which keeps what the word watches; or %NULL.
  */
-struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
+struct memwait_owned *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key)
 {
-	struct rb_node *node = rb_find(key, &bucket->watches, memwait_watch_cmp);
+	struct rb_node *node = rb_find(key, &bucket->watching, memwait_watch_cmp);
 
 	lockdep_assert_held(&bucket->lock);
-	return rb_entry_safe(node, struct memwait_watch, node);
+	return rb_entry_safe(node, struct memwait_owned, node);
 }
 
 /**
  * memwait_unwatch() - stop watching the owner that a word watches, if any
- * @watch: of the word
+ * @first: the word's first MEMWAIT_OWNED waiter
  *
  * Context: the bucket's lock is held.
  */
-void memwait_unwatch(struct memwait_watch *watch)
+void memwait_unwatch(struct memwait_owned *first)
 {
-	struct memwait_identity *identity = watch->watched;
+	struct memwait_identity *identity = first->watched;
 
-	lockdep_assert_held(&watch->bucket->lock);
+	lockdep_assert_held(&first->waiter.bucket->lock);
 	if (!identity)
 		return;
 	spin_lock(&identity->lock);
-	list_del(&watch->watched_node);
+	list_del(&first->watched_node);
 	spin_unlock(&identity->lock);
-	watch->watched = NULL;
+	first->watched = NULL;
 }
 
-/* Adds a watch to an owner's list, see memwait_watch(). It is in no such list. */
-static void memwait_watch_add(struct memwait_watch *watch, struct memwait_identity *identity,
+/* Adds a first waiter to an owner's list, see memwait_watch(). It is in no such list. */
+static void memwait_watch_add(struct memwait_owned *first, struct memwait_identity *identity,
 			      const struct memwait_identity *waiter, bool may_be_named)
 {
 	lockdep_assert_held(&identity->lock);
-	watch->own = waiter->user == identity->user;
-	if (watch->own)
-		list_add(&watch->watched_node, &identity->watches);
+	first->own = waiter->user == identity->user;
+	if (first->own)
+		list_add(&first->watched_node, &identity->watching);
 	else
-		list_add_tail(&watch->watched_node, &identity->watches);
-	watch->watched = identity;
-	watch->may_be_named = may_be_named;
+		list_add_tail(&first->watched_node, &identity->watching);
+	first->watched = identity;
+	first->may_be_named = may_be_named;
 }
 
 /*
- * Makes a word watch an owner, which RCU protects, or which is alive. @waiter: the identity of the
+ * Makes the word of a first waiter watch an owner, which RCU protects, or which is alive. @waiter: the identity of the
  * waiter that causes this. @may_be_named: the word may name the owner, so that its end is to be
  * told as well. Returns false if the owner is dead: the word watches whom it did before.
  *
  * Anybody can name an owner in any number of waits. So the words of the owner's own user stand
  * before those of others, are told first, and alone by a process that dies.
  */
-static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *identity,
+static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *identity,
 			  const struct memwait_identity *waiter, bool may_be_named)
 {
-	struct memwait_identity *old = watch->watched, *first, *second;
+	struct memwait_identity *old = first->watched, *lower, *upper;
 	bool alive;
 
-	lockdep_assert_held(&watch->bucket->lock);
+	lockdep_assert_held(&first->waiter.bucket->lock);
 	if (smp_load_acquire(&identity->dead))	/* (G) */
 		return false;
-	if (old == identity && (watch->own || waiter->user != identity->user)) {
-		watch->may_be_named |= may_be_named;
+	if (old == identity && (first->own || waiter->user != identity->user)) {
+		first->may_be_named |= may_be_named;
 		return true;
 	}
 	if (old == identity) {
 		spin_lock(&identity->lock);
-		list_del(&watch->watched_node);
-		memwait_watch_add(watch, identity, waiter, watch->may_be_named | may_be_named);
+		list_del(&first->watched_node);
+		memwait_watch_add(first, identity, waiter, first->may_be_named | may_be_named);
 		spin_unlock(&identity->lock);
 		return true;
 	}
@@ -157,23 +155,23 @@ static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *
 		spin_lock(&identity->lock);
 		alive = !smp_load_acquire(&identity->dead);	/* (G) */
 		if (likely(alive))
-			memwait_watch_add(watch, identity, waiter, may_be_named);
+			memwait_watch_add(first, identity, waiter, may_be_named);
 		spin_unlock(&identity->lock);
 		return alive;
 	}
 
 	/* One step: if the new owner dies now, the word must still watch the old one. */
-	first = min(old, identity);
-	second = max(old, identity);
-	spin_lock(&first->lock);
-	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
+	lower = min(old, identity);
+	upper = max(old, identity);
+	spin_lock(&lower->lock);
+	spin_lock_nested(&upper->lock, SINGLE_DEPTH_NESTING);
 	alive = !smp_load_acquire(&identity->dead);	/* (G) */
 	if (likely(alive)) {
-		list_del(&watch->watched_node);
-		memwait_watch_add(watch, identity, waiter, may_be_named);
+		list_del(&first->watched_node);
+		memwait_watch_add(first, identity, waiter, may_be_named);
 	}
-	spin_unlock(&second->lock);
-	spin_unlock(&first->lock);
+	spin_unlock(&upper->lock);
+	spin_unlock(&lower->lock);
 	return alive;
 }
 
@@ -188,58 +186,45 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
 	struct memwait_owned *owned = to_owned(waiter);
 
 	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
-	if (!list_is_singular(&owned->watch->owned))
-		memwait_watch(owned->watch, owned->identity, owned->identity, waiter->may_be_named);
+	if (!list_empty(&owned->others))
+		memwait_watch(memwait_watch_find(waiter->bucket, &waiter->word.key),
+			      owned->identity, owned->identity, waiter->may_be_named);
 }
 
 /**
  * memwait_watch_own() - add a waiter to the MEMWAIT_OWNED waiters of its word
- * @bucket: the word's
- * @waiter: in no such list; has a watch, and the number of its place or 0
+ * @waiter: in the queue of the word
  *
- * One that comes back to its place goes first or last: any waiter there can be told of a death,
- * since each then looks at the word.
+ * One that comes back to its place goes last: any waiter there can be told of a death, since each
+ * then looks at the word.
  *
  * Context: the bucket's lock is held.
  */
-void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
+void memwait_watch_own(struct memwait_waiter *waiter)
 {
-	struct memwait_watch *watch = memwait_watch_find(bucket, &waiter->word.key);
-	struct memwait_owned *owned = to_owned(waiter);
-	const struct memwait_owned *first;
+	struct memwait_owned *owned = to_owned(waiter), *first;
 
-	if (!watch) {
-		watch = owned->watch;
-		watch->key = waiter->word.key;
-		watch->bucket = bucket;
-		watch->spares = NULL;
-		watch->watched = NULL;
-		INIT_LIST_HEAD(&watch->owned);
-		rb_add(&watch->node, &bucket->watches, memwait_watch_less);
+	first = memwait_watch_find(waiter->bucket, &waiter->word.key);
+	INIT_LIST_HEAD(&owned->others);
+	if (first) {
+		list_add_tail(&owned->others, &first->others);
+		RB_CLEAR_NODE(&owned->node);
 	} else {
-		owned->watch->next_spare = watch->spares;
-		watch->spares = owned->watch;
-		owned->watch = watch;
+		rb_add(&owned->node, &waiter->bucket->watching, memwait_watch_less);
+		owned->watched = NULL;
 	}
-	first = list_first_entry_or_null(&watch->owned, struct memwait_owned, node);
-	if (waiter->number && first && waiter->number < first->waiter.number)
-		list_add(&owned->node, &watch->owned);
-	else
-		list_add_tail(&owned->node, &watch->owned);
 }
 
 /**
- * memwait_watch_join() - a MEMWAIT_OWNED waiter is about to join the queue of its word
- * @bucket: the word's
- * @waiter: it has a watch
+ * memwait_watch_join() - a MEMWAIT_OWNED waiter has joined the queue of its word
+ * @waiter: the waiter
  * @wait: its arguments
  *
  * Context: the bucket's lock is held.
  *
- * Return: true; false: the owner that it names is dead. For memwait_watch_leave() either way.
+ * Return: false if the owner that it names is dead: remove the waiter again.
  */
-bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *waiter,
-			const struct memwait_wait *wait)
+bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
 	const struct memwait_owned *owned = to_owned(waiter);
 	u64 id = memwait_named_id(wait);
@@ -247,49 +232,65 @@ bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *wa
 	bool alive;
 
 	waiter->may_be_named = memwait_size(wait->flags) == 8;
-	memwait_watch_own(bucket, waiter);
+	memwait_watch_own(waiter);
 	if (!id)
 		return true;
 	rcu_read_lock();
 	identity = memwait_identity_find(id);
-	alive = identity && memwait_watch(owned->watch, identity, owned->identity, true);
+	alive = identity && memwait_watch(memwait_watch_find(waiter->bucket, &waiter->word.key),
+					  identity, owned->identity, true);
 	rcu_read_unlock();
 	if (!identity)
 		smp_rmb();	/* (G) */
 	return alive;
 }
 
+/* The first waiter of a word leaves: the next one keeps what the word watches. */
+static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_owned *first)
+{
+	struct memwait_identity *identity = first->watched;
+
+	rb_replace_node(&first->node, &next->node, &first->waiter.bucket->watching);
+	next->watched = identity;
+	next->may_be_named = first->may_be_named;
+	next->own = first->own;
+	if (!identity)
+		return;
+	spin_lock(&identity->lock);
+	list_replace(&first->watched_node, &next->watched_node);
+	spin_unlock(&identity->lock);
+}
+
 /**
  * memwait_watch_leave() - a MEMWAIT_OWNED waiter leaves the queue of its word
- * @bucket: the word's
- * @waiter: gets a watch that no word has
+ * @waiter: the waiter
  *
  * Context: the bucket's lock is held.
  */
-void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
+void memwait_watch_leave(struct memwait_waiter *waiter)
 {
 	struct memwait_owned *owned = to_owned(waiter);
-	struct memwait_watch *watch = owned->watch, *spare = watch->spares;
 
-	lockdep_assert_held(&bucket->lock);
-	list_del(&owned->node);
-	if (spare) {
-		watch->spares = spare->next_spare;
-		owned->watch = spare;
-		return;
+	lockdep_assert_held(&waiter->bucket->lock);
+	if (RB_EMPTY_NODE(&owned->node)) {
+		/* not the first one */
+	} else if (!list_empty(&owned->others)) {
+		memwait_watch_inherit(list_next_entry(owned, others), owned);
+	} else {
+		memwait_unwatch(owned);
+		rb_erase(&owned->node, &waiter->bucket->watching);
 	}
-	memwait_unwatch(watch);
-	rb_erase(&watch->node, &bucket->watches);
+	list_del(&owned->others);
 }
 
-/* One of the watches that watch a dead owner; @own: of the words of its user, or NULL. */
-static struct memwait_watch *memwait_watch_first(struct memwait_identity *identity, bool own)
+/* The first waiter of a word that watches a dead owner; @own: of one of its user; or NULL. */
+static struct memwait_owned *memwait_watch_first(struct memwait_identity *identity, bool own)
 {
-	struct memwait_watch *watch;
+	struct memwait_owned *first;
 
 	lockdep_assert_held(&identity->lock);
-	watch = list_first_entry_or_null(&identity->watches, struct memwait_watch, watched_node);
-	return watch && (watch->own || !own) ? watch : NULL;
+	first = list_first_entry_or_null(&identity->watching, struct memwait_owned, watched_node);
+	return first && (first->own || !own) ? first : NULL;
 }
 
 /**
@@ -297,33 +298,34 @@ static struct memwait_watch *memwait_watch_first(struct memwait_identity *identi
  * @identity: dead
  * @own: only words of its user
  *
- * Context: process context, may sleep; takes the lock of memwait_watch.bucket.
+ * Context: process context, may sleep; takes the lock of memwait_waiter.bucket.
  *
- * Return: the watch; %NULL: no such word watches it, and none will.
+ * Return: the word's first MEMWAIT_OWNED waiter; %NULL: no such word watches it, and none will.
  */
-struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity, bool own)
+struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool own)
 {
 	struct memwait_bucket *bucket;
-	struct memwait_watch *watch;
+	struct memwait_owned *first;
 	bool same;
 
 	for (;;) {
 		spin_lock(&identity->lock);
-		watch = memwait_watch_first(identity, own);
-		bucket = watch ? watch->bucket : NULL;
+		first = memwait_watch_first(identity, own);
+		bucket = first ? first->waiter.bucket : NULL;
 		spin_unlock(&identity->lock);
-		if (!watch)
+		if (!first)
 			return NULL;
 		memwait_bucket_let_others(bucket);
 		memwait_bucket_lock(bucket);
-		/* In the list it is alive, and stays there as long as the bucket is locked. */
+		/* In the list it is queued, and stays there as long as the bucket is locked. */
 		spin_lock(&identity->lock);
-		same = memwait_watch_first(identity, own) == watch && watch->bucket == bucket;
+		same = memwait_watch_first(identity, own) == first &&
+		       first->waiter.bucket == bucket;
 		spin_unlock(&identity->lock);
 		if (same)
 			break;
 		spin_unlock(&bucket->lock);
 	}
 	__release(&bucket->lock);	/* sparse cannot follow */
-	return watch;
+	return first;
 }
