@@ -578,8 +578,10 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 
 /*
  * Changes a 32-bit word and wakes its oldest sleepers, in one call that death does not split. *@old
- * (if not NULL): the previous value. Returns how many were woken. On a negative error number
- * nothing was done.
+ * (if not NULL): the previous value. With MEMWAIT_CHANGE_IF_NONE_WOKEN the sleepers are those of a
+ * byte or two at @word, with @flags, and the 32 bits around them change if there is none, in the
+ * same step: a sleeper is woken, or sees the change. Returns how many were woken. On a negative
+ * error number nothing was done.
  */
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old)
@@ -588,7 +590,8 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 		.notify = {
 			.addr = (uintptr_t)word,
 			.count = count,
-			.flags = MEMWAIT_SIZE_U32 | (flags & MEMWAIT_PRIVATE),
+			.flags = operation & MEMWAIT_CHANGE_IF_NONE_WOKEN ? flags :
+				 MEMWAIT_SIZE_U32 | (flags & MEMWAIT_PRIVATE),
 		},
 		.operation = operation,
 		.operand = operand,
@@ -598,23 +601,6 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 	if (old && ret >= 0)
 		*old = change.old;
 	return ret;
-}
-
-/*
- * Wakes the oldest sleeper on a byte or two at @word, with @flags. If there is none, changes the 32
- * bits around them in the same step: a sleeper is woken, or sees the change. Returns 1 or 0. On a
- * negative error number nothing was done.
- */
-int memwait_hand_over(const volatile void *word, uint32_t flags, uint32_t operation,
-		      uint32_t operand)
-{
-	struct memwait_change change = {
-		.notify = { .addr = (uintptr_t)word, .count = 1, .flags = flags },
-		.operation = operation | MEMWAIT_CHANGE_IF_NONE_WOKEN,
-		.operand = operand,
-	};
-
-	return memwait_device(MEMWAIT_IOC_CHANGE_NOTIFY, &change);
 }
 
 /* Wakes all, even if the thread is killed meanwhile. */

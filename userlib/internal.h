@@ -157,8 +157,6 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake_all(const volatile void *word, uint32_t flags);
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old);
-int memwait_hand_over(const volatile void *word, uint32_t flags, uint32_t operation,
-		      uint32_t operand);
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 

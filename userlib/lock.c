@@ -289,7 +289,8 @@ static int hand_over(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* release: publishes the critical section to take_over() */
 	atomic_fetch_xor_explicit(word, BOTH | HANDED, memory_order_release);
-	return memwait_hand_over(fair_byte(word), FAIR_FLAGS(kind), MEMWAIT_CHANGE_AND, ~HANDED);
+	return memwait_change(fair_byte(word), MEMWAIT_CHANGE_AND | MEMWAIT_CHANGE_IF_NONE_WOKEN,
+			      ~HANDED, 1, FAIR_FLAGS(kind), NULL);
 }
 
 /*

@@ -205,7 +205,8 @@ static int post_fair(struct sem *sem)
 							memory_order_relaxed));
 	if (!hands)
 		return 0;
-	ret = memwait_hand_over(word, sleep, MEMWAIT_CHANGE_ADD, kept);
+	ret = memwait_change(word, MEMWAIT_CHANGE_ADD | MEMWAIT_CHANGE_IF_NONE_WOKEN, kept, 1,
+			     sleep, NULL);
 	if (ret >= 0)
 		return 0;
 	/* relaxed: nobody was woken, and nobody else takes it */
