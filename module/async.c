@@ -114,8 +114,8 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 
 /*
  * Passes notifies of a word on to those who wait for it now, one each. A wait with
- * MEMWAIT_PERSISTENT takes all that are left: who joins meanwhile gets none, so that nobody can
- * hold up a process that dies. What finds nobody is spent. @number: see memwait_pass_on().
+ * MEMWAIT_PERSISTENT takes all that are left: who joins meanwhile gets none, so that a process that
+ * dies has no more to do than it left. What finds nobody is spent. @number: see memwait_pass_on().
  */
 static void memwait_async_pass_on(const struct memwait_key *key, u64 count, u64 number)
 {
@@ -212,7 +212,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
  * and .due stays set while one has passed: another poller or reader may come to sleep any moment.
  * poll(2) ignores a timer whose wait has ended otherwise. A fired timer is not started for waits
  * already queued until the next check. No deadline is missed meanwhile: the pollers that it woke,
- * and those that come to sleep, check first.
+ * and those that come to sleep, check first; a read that leaves .due set tells so, see
+ * memwait_expire().
  *
  * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
  * of its queue afterwards. A notify in between dequeues it without counting it.
@@ -307,6 +308,9 @@ bool memwait_is_due(struct memwait_context *context)
  * @room: how many the caller can read, and ends at most, however many completions there are: so
  *	that other waits always complete delays no deadline
  *
+ * A read of fewer than MEMWAIT_CHUNK, and than it has room for, says that nothing is left, and an
+ * edge-triggered poller sleeps then: .due stays set only beside as many completions.
+ *
  * Context: process context, may sleep; holds context->read_lock; takes buckets' locks.
  */
 void memwait_expire(struct memwait_context *context, size_t room)
@@ -316,16 +320,19 @@ void memwait_expire(struct memwait_context *context, size_t room)
 	int clock;
 
 	lockdep_assert_held(&context->read_lock);
-	for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
-		now = memwait_now(clock);
-		do {
-			cond_resched();
-			/* A reader with nothing yet must not return EAGAIN because of a signal. */
-			if (READ_ONCE(context->nr_completed) && signal_pending(current))
-				break;
-		} while (ended < room && memwait_expire_one(context, clock, now) && ++ended);
-	}
-	memwait_is_due(context);
+	do {
+		for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
+			now = memwait_now(clock);
+			while (ended < room && memwait_expire_one(context, clock, now)) {
+				ended++;
+				cond_resched();
+				/* As many as the caller reads on for. */
+				if (READ_ONCE(context->nr_completed) >= MEMWAIT_CHUNK &&
+				    signal_pending(current))
+					room = ended;
+			}
+		}
+	} while (memwait_is_due(context) && ended < room);
 }
 
 /**

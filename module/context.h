@@ -73,6 +73,9 @@ struct memwait_pin {
 	refcount_t refs;
 };
 
+/* Completions that a read takes in one lock section. One of fewer says that none are left. */
+#define MEMWAIT_CHUNK	16
+
 /* A pin counts as so many waits, see user.c. */
 #define MEMWAIT_PIN_WAITS	8
 

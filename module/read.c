@@ -10,9 +10,6 @@
 #include "context.h"
 #include "trace.h"
 
-/* Completions per lock section. */
-#define MEMWAIT_CHUNK	16
-
 /* Returns the number of whole records copied. */
 static unsigned int memwait_copy_records(const struct memwait_completion *records, unsigned int nr,
 					 struct iov_iter *to)

@@ -89,6 +89,75 @@ MEMWAIT_TEST(R22_edge_triggered_a_new_edge_for_each_arrival)
 	close(epoll);
 }
 
+struct storm {
+	struct runner runner;
+	pthread_t target;
+	int stop;
+};
+
+static int send_signals(struct storm *storm)
+{
+	while (!__atomic_load_n(&storm->stop, __ATOMIC_ACQUIRE)) {
+		pthread_kill(storm->target, SIGUSR1);
+		sched_yield();
+	}
+	return 0;
+}
+
+ADAPTER(storm_main, struct storm *storm, send_signals(storm))
+
+static void do_nothing(int sig)
+{
+}
+
+/* Returns whether an edge came. */
+static bool await_edge(int epoll)
+{
+	const uint64_t end = patience(10);
+	struct epoll_event event;
+	int ret;
+
+	do
+		ret = epoll_wait(epoll, &event, 1, 100);
+	while (ret != 1 && in_ms(0) < end);
+	return ret == 1;
+}
+
+/*
+ * A read of less than there is room for, and of less than 16, says that nothing is left. So a
+ * deadline that passes during the read is read, too, or gets an edge of its own; whether a signal
+ * comes or not.
+ */
+MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
+{
+	const struct sigaction action = { .sa_handler = do_nothing };
+	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), round, i, n, got, pending;
+	struct storm storm = { .target = pthread_self() };
+	struct memwait_completion done[64];
+	uint64_t base;
+
+	ASSERT_LE(0, epoll);
+	sigaction(SIGUSR1, &action, NULL);
+	for (round = 0; round < LOAD(1000, 200); round++) {
+		if (round == LOAD(500, 100))
+			runner_start(&storm.runner, storm_main, &storm);
+		base = in_ms(1);
+		for (i = 0, pending = 0; i < 8; i++)
+			pending += mw_async(self->fd, self->word, 0, base + i * round * 100ULL,
+					    U32, i, NULL) == MEMWAIT_PENDING;
+		for (got = 0; got < pending;) {
+			ASSERT_TRUE(await_edge(epoll));
+			do {
+				n = mw_read(self->fd, done, 64);
+				got += n > 0 ? n : 0;
+			} while (n >= 16);
+		}
+	}
+	__atomic_store_n(&storm.stop, 1, __ATOMIC_RELEASE);
+	runner_join(&storm.runner);
+	close(epoll);
+}
+
 /* The timer runs all the same: nobody is told of a deadline whose wait has ended otherwise. */
 MEMWAIT_TEST(R22_a_deadline_of_what_has_ended_is_not_readable)
 {
