@@ -28,6 +28,7 @@
 #include <linux/fdtable.h>
 #include <linux/minmax.h>
 #include <linux/mutex.h>
+#include <linux/random.h>
 #include <linux/sched/task.h>
 #include <linux/seq_file.h>
 #include <linux/uaccess.h>
@@ -40,8 +41,6 @@
 
 /* memwait_context.table of a bound context that its process has closed. */
 static char memwait_nobody;
-
-static atomic64_t memwait_last_context;
 
 /**
  * memwait_open() - open(2): create a context
@@ -74,7 +73,7 @@ int memwait_open(struct inode *inode, struct file *file)
 	rcuwait_init(&context->first_reader);
 	mutex_init(&context->read_lock);
 	refcount_set(&context->uses, 1);
-	context->number = atomic64_inc_return(&memwait_last_context);
+	context->number = get_random_u64() & MEMWAIT_OWNER_MASK;
 	context->pid = task_tgid_nr(current);
 	get_task_comm(context->command, current);
 	file->private_data = context;

@@ -171,7 +171,7 @@ struct memwait_reader {
  *	Set once from %NULL, and to &memwait_nobody, under @lock
  * @uses: one per call of its process, and one until that has closed it; 0: ended
  * @descriptor: where to look first for a descriptor in @table
- * @number: serial number; this and the next two are for tracing and debugfs
+ * @number: random; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name
  */
