@@ -93,7 +93,7 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move);
 void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket,
 			const struct memwait_key *key);
 bool memwait_call_claim(struct memwait_call *call);
-bool memwait_call_pause(const struct memwait_call *call);
+bool memwait_call_pause(struct memwait_call *call);
 int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_call_kind kind);
 
 #endif /* MEMWAIT_CALL_H */

@@ -90,8 +90,6 @@ static int memwait_notify_or_change(const struct memwait_change *change,
 		memwait_step_end(&call);
 		if (!more)
 			break;
-		if (!call.wakes.call)
-			call.wakes.call = memwait_new_call();
 		memwait_call_pause(&call);
 		if (!call.woken && signal_pending(current))
 			err = -ERESTARTNOINTR;

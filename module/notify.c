@@ -161,40 +161,23 @@ bool memwait_call_claim(struct memwait_call *call)
 
 /**
  * memwait_call_pause() - let others go first between two steps
- * @call: the call
+ * @call: the call. If memwait_call_start() did not foresee a second step, it gets its number only
+ *	here, so it may wake a context twice
  *
  * Context: process context, may sleep; no lock is held.
  *
  * Return: whether to go on.
  */
-bool memwait_call_pause(const struct memwait_call *call)
+bool memwait_call_pause(struct memwait_call *call)
 {
+	if (!call->wakes.call)
+		call->wakes.call = memwait_new_call();
 	cond_resched();
 	memwait_bucket_let_others(call->bucket);
 	if (call->kind == MEMWAIT_CALL_PASSES_ON)
 		return true;
 	try_to_freeze();
 	return call->kind == MEMWAIT_CALL_SURE || !memwait_is_killed();
-}
-
-/*
- * All steps but the first. If memwait_call_start() did not foresee them, the call gets its number
- * only here, so it may wake a context twice.
- */
-static void memwait_notify_rest(struct memwait_call *call)
-{
-	bool more;
-
-	if (!call->wakes.call)
-		call->wakes.call = memwait_new_call();
-	do {
-		more = memwait_call_pause(call);
-		memwait_bucket_lock(call->bucket);
-		more = more && memwait_call_claim(call);
-		memwait_step_begin();
-		spin_unlock(&call->bucket->lock);
-		memwait_step_end(call);
-	} while (more);
 }
 
 /* noinline: most notifies find no waiter, and must not pay for this stack frame. */
@@ -212,13 +195,15 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 	call.wakes.call = number;
 	memwait_bucket_lock(bucket);
 	memwait_call_start(&call, bucket, key);
-	more = memwait_call_claim(&call);
-	memwait_step_begin();
-	spin_unlock(&bucket->lock);
-	memwait_step_end(&call);
-	if (more)
-		memwait_notify_rest(&call);
-	return call.woken;
+	for (;;) {
+		more = memwait_call_claim(&call);
+		memwait_step_begin();
+		spin_unlock(&bucket->lock);
+		memwait_step_end(&call);
+		if (!more || !memwait_call_pause(&call))
+			return call.woken;
+		memwait_bucket_lock(bucket);
+	}
 }
 
 /*
@@ -283,7 +268,8 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_c
  *
  * Return: the number of waiters that got one.
  */
-u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir, u64 number)
+u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir,
+		    u64 number)
 {
 	u32 taken;
 

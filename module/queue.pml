@@ -320,7 +320,7 @@ inline call_claim(q, k, most)
 	od
 }
 
-/* memwait_notify(); in STEPS and RETURNS also memwait_notify_rest() */
+/* memwait_notify(); in STEPS and RETURNS in several steps */
 inline notify(k, count)
 {
 	nr = 0;

@@ -141,8 +141,6 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 		memwait_step_end(&call);
 		if (!more)
 			break;
-		if (!call.wakes.call)
-			call.wakes.call = memwait_new_call();
 		if (!memwait_call_pause(&call))
 			break;
 		memwait_bucket_let_others(to);
