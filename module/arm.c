@@ -15,21 +15,19 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
-/* Undoes memwait_arm_begin() of a wait that is in no queue. */
-static void memwait_arm_undo(struct memwait_async_waiter *wait)
+/* Undoes memwait_arm_begin() of a wait that is in no queue. @pinned: how many words have pins. */
+static void memwait_arm_undo(struct memwait_async_waiter *wait, u32 pinned)
 {
 	struct memwait_context *context = wait->group.context;
-	struct memwait_waiter *waiter;
-	u32 i;
+	struct memwait_word *word;
+	LLIST_HEAD(unused);
 
-	for (i = 0; i < wait->group.nr; i++) {
-		waiter = &wait->group.waiters[i];
-		if (!waiter->pinned)
-			continue;
-		memwait_pin_drop(waiter->word.pin, context);
-		waiter->word.file = NULL;
-		waiter->pinned = false;
+	while (pinned--) {
+		word = &wait->group.waiters[pinned].word;
+		memwait_pin_put(word->pin, context, &unused);
+		word->file = NULL;
 	}
+	memwait_pins_leave(context->user, &unused);
 	memwait_user_uncharge(context->user, MEMWAIT_WAITS, wait->group.nr);
 }
 
@@ -56,12 +54,11 @@ static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, 
 			pin = memwait_pin_get(context, &waiters[i].word);
 		}
 		if (IS_ERR(pin)) {
-			memwait_arm_undo(wait);
+			memwait_arm_undo(wait, i);
 			return PTR_ERR(pin);
 		}
 		memwait_word_put(&waiters[i].word);
 		waiters[i].word.pin = pin;
-		waiters[i].pinned = true;
 	}
 	return 0;
 }
@@ -119,24 +116,8 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 		return ret;	/* others may have freed it */
 	ret = memwait_arm_end(wait, ret);
 	if (ret != MEMWAIT_PENDING)
-		memwait_arm_undo(wait);
+		memwait_arm_undo(wait, nr);
 	return ret;
-}
-
-/* Allocates a wait that is in no queue. Returns NULL if there is no memory. */
-static __always_inline struct memwait_async_waiter *
-memwait_arm_alloc(struct memwait_context *context, u32 nr, struct memwait_identity *identity)
-{
-	struct memwait_async_waiter *wait = memwait_async_alloc(context, nr, identity);
-	u32 i;
-
-	if (!wait)
-		return NULL;
-	for (i = 0; i < nr; i++)
-		wait->group.waiters[i].pinned = false;
-	if (unlikely(identity))
-		to_owned(wait->group.waiters)->identity = identity;
-	return wait;
 }
 
 /*
@@ -155,9 +136,11 @@ static __always_inline int memwait_arm(struct memwait_context *context,
 	struct memwait_group *group;
 	int ret;
 
-	wait = memwait_arm_alloc(context, nr, identity);
+	wait = memwait_async_alloc(context, nr, identity);
 	if (!wait)
 		return -ENOMEM;
+	if (unlikely(identity))
+		to_owned(wait->group.waiters)->identity = identity;
 	wait->user_data = arg->user_data;
 	wait->count = 0;
 	wait->reading = 0;

@@ -21,8 +21,6 @@
 #include "memwait.h"
 #include "owner.h"
 
-struct memwait_place;
-
 /* Resources counted per user. */
 enum memwait_resource {
 	/* Async waits until cancelled or read, each word of a group; pins. */
@@ -82,7 +80,7 @@ struct memwait_pin {
 enum memwait_state {
 	MEMWAIT_ARMING,		/* not pending yet; its waiters may be queued */
 	MEMWAIT_QUEUED,		/* pending */
-	MEMWAIT_CLAIMED,	/* ended by cancel or close */
+	MEMWAIT_CLAIMED,	/* ended by cancel or close, or about to complete */
 	MEMWAIT_COMPLETED,	/* in context->completed */
 	MEMWAIT_SPARE,		/* in context->spares; has an old id */
 };
@@ -214,12 +212,12 @@ struct memwait_context {
 
 /* user.c */
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
+extern struct kmem_cache *memwait_owned_cache;
 void memwait_limits_init(void);
 void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
-void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused);

@@ -69,8 +69,6 @@ static const struct rhashtable_params memwait_identity_params = {
 
 static struct rhashtable memwait_identities;	/* id -> identity, until the work has drained it */
 
-/* Of async waits with MEMWAIT_OWNED: kmalloc() would round their size up to 512 bytes. */
-struct kmem_cache *memwait_owned_cache;
 struct workqueue_struct *memwait_bury_queue;
 
 /* Whether this kernel reports deaths. Set at module load. */
@@ -196,7 +194,6 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	if (!identity)
 		return ERR_PTR(-ENOMEM);
 	identity->user = context->user;
-	identity->call = 0;
 	identity->ended = false;
 	identity->dead = true;
 	identity->who = who;
@@ -491,22 +488,11 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
  */
 int __init memwait_identity_init(void)
 {
-	int err;
-
-	memwait_owned_cache = kmem_cache_create("memwait_owned",
-						sizeof(struct memwait_async_waiter) +
-						sizeof(struct memwait_owned), 0, 0, NULL);
-	if (!memwait_owned_cache)
-		return -ENOMEM;
-	err = rhashtable_init(&memwait_identities, &memwait_identity_params);
-	if (err)
-		kmem_cache_destroy(memwait_owned_cache);
-	return err;
+	return rhashtable_init(&memwait_identities, &memwait_identity_params);
 }
 
 /* No thread has an id, and no context exists. */
 void memwait_identity_exit(void)
 {
 	rhashtable_destroy(&memwait_identities);
-	kmem_cache_destroy(memwait_owned_cache);
 }

@@ -61,6 +61,7 @@ struct memwait_context;
 struct memwait_group;
 struct memwait_heir;
 struct memwait_identity;
+struct memwait_owned;
 struct memwait_pin;
 struct memwait_waiter;
 struct memwait_wakes;
@@ -86,7 +87,7 @@ struct memwait_key {
  * @key: the word's key
  * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
  *	private word of the caller's mm, and once it was put. Put with memwait_word_put()
- * @pin: of a waiter that is &memwait_waiter.pinned: put with memwait_pin_put()
+ * @pin: of an async wait: put with memwait_pin_put()
  *
  * An open file, not an inode, so that umount gets EBUSY.
  */
@@ -114,9 +115,7 @@ enum memwait_claim {
  *	place that it comes back to, or 0
  * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
  * @index: in &memwait_group.waiters
- * @pinned: @word has a pin, not a file
  * @owned: MEMWAIT_OWNED: it is that of a struct memwait_owned
- * @may_be_named: with @owned: its word has 64 bits, and so room for an owner's id
  */
 struct memwait_waiter {
 	struct rb_node node;
@@ -125,9 +124,7 @@ struct memwait_waiter {
 	u64 number;
 	u32 since;
 	u8 index;
-	bool pinned;
 	bool owned;
-	bool may_be_named;
 };
 
 /**
@@ -372,7 +369,7 @@ void memwait_bucket_let_others(struct memwait_bucket *bucket);
  * @bucket: the bucket
  * @subclass: lockdep's, 0 but for the second one
  *
- * Context: process context, preemption is on.
+ * Context: process context.
  */
 static __always_inline void memwait_bucket_lock_nested(struct memwait_bucket *bucket, int subclass)
 	__acquires(&bucket->lock)
@@ -398,7 +395,7 @@ static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
 /* watch.c */
 bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
 void memwait_watch_leave(struct memwait_waiter *waiter);
-void memwait_watch_own(struct memwait_waiter *waiter);
+struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter);
 void memwait_watch_claimed(struct memwait_waiter *waiter);
 
 /* queue.c */
@@ -518,7 +515,7 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 
 /**
  * memwait_group_init() - initialise a wait that is about to join
- * @group: its words are set, and with MEMWAIT_OWNED all of its struct memwait_owned
+ * @group: its words are set, and with MEMWAIT_OWNED the identity
  * @nr: number of its words
  *
  * Context: any.
@@ -602,7 +599,8 @@ enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result
 					struct memwait_wakes *wakes);
 
 /* notify.c */
-u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir, u64 number);
+u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir,
+		    u64 number);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
 int memwait_notify_many(const struct memwait_notify_many *many);

@@ -55,9 +55,8 @@ static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes
 
 /*
  * Tells waiters of some words of a death, a step for each; @own: of words of its user. @number: the
- * call's, or 0: the work's. On PREEMPT_RT a call may be preempted when it has to wake a context,
- * which no other part of that call would wake then. Returns false if no such word watches the
- * owner, and none will.
+ * call's. On PREEMPT_RT a call may be preempted when it has to wake a context, which no other part
+ * of that call would wake then. Returns false if no such word watches the owner, and none will.
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u64 number)
 {
@@ -66,10 +65,8 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
 	struct memwait_bucket *bucket;
 	unsigned int nr;
 
-	if (!number && !identity->call)
-		identity->call = memwait_new_call();
 	memwait_call_init(&call, 0, 0);
-	call.wakes.call = number ?: identity->call;
+	call.wakes.call = number;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
 		first = memwait_watch_lock(identity, own);
 		if (!first)
@@ -103,9 +100,10 @@ static bool memwait_bury(struct memwait_user *user, bool own, u64 number)
 	return true;
 }
 
-/* Some steps of a call, see above. Returns false if nothing is left. */
-static bool memwait_bury_some(struct memwait_user *user, bool own, u64 number)
+/* Some steps, see above. Returns false if nothing is left. */
+static bool memwait_bury_some(struct memwait_user *user, bool own)
 {
+	const u64 number = memwait_new_call();
 	unsigned int nr;
 
 	for (nr = 0; nr < MEMWAIT_DEATH_RUN; nr++) {
@@ -127,7 +125,7 @@ void memwait_bury_work(struct work_struct *work)
 	struct memwait_user *user = container_of(work, struct memwait_user, bury);
 
 	/* If it is queued already, it has another reference. */
-	if (!memwait_bury_some(user, false, 0) || !queue_work(memwait_bury_queue, work))
+	if (!memwait_bury_some(user, false) || !queue_work(memwait_bury_queue, work))
 		memwait_user_put(user);
 }
 
@@ -149,7 +147,7 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	int ret = memwait_flush(file, id);
 
 	if (unlikely(current->flags & PF_EXITING) && memwait_user_is_own(context->user))
-		memwait_bury_some(context->user, true, memwait_new_call());
+		memwait_bury_some(context->user, true);
 	return ret;
 }
 
@@ -239,7 +237,7 @@ int memwait_owner(struct file *file, const struct memwait_owner *owner,
 			err = memwait_owner_thread(context, &id);
 		if (err != -EAGAIN)
 			break;
-		memwait_bury_some(context->user, false, memwait_new_call());
+		memwait_bury_some(context->user, false);
 	} while (!signal_pending(current));
 	if (err)
 		return err == -EAGAIN ? -ERESTARTNOINTR : err;

@@ -30,8 +30,6 @@ struct memwait_user;
  * @lock: protects @watching
  * @watching: the first waiters of the words that watch it, by &memwait_owned.watched_node
  * @refs: once it is dead: of the list of the dead, and of each thread that tells of its death
- * @call: once it is dead: the number of the work's call, of many steps, that tells of its death;
- *	or 0
  * @process: once it is dead: its process, only compared; %NULL: that needs to tell nobody any more
  * @dead_node: in &memwait_user.dead, until it is buried
  * @rcu: frees it
@@ -50,7 +48,6 @@ struct memwait_identity {
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head watching;
 	refcount_t refs;
-	u64 call;
 	const struct signal_struct *process;
 	union {
 		struct list_head dead_node;
@@ -61,7 +58,6 @@ struct memwait_identity {
 extern bool memwait_has_owners;
 extern char memwait_anybody;
 extern struct workqueue_struct *memwait_bury_queue;
-extern struct kmem_cache *memwait_owned_cache;
 struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
 void memwait_identity_begin_walk(struct memwait_identity *marker);
@@ -87,28 +83,28 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
  * @waiter: the waiter
  * @identity: the waiting thread or context
- * @others: the MEMWAIT_OWNED waiters of its word, a ring, oldest first from the first one on; see
- *	memwait_watch_own()
+ * @wide: its word has 64 bits, and so room for an owner's id
+ * @others: the MEMWAIT_OWNED waiters of its word, a ring, from the first one on in the order in
+ *	which they joined or came back to their places
  * @node: of the first one: in &memwait_bucket.watching
  * @watched: of the first one: the owner whose death they are told of, or %NULL
- * @watched_node: of the first one: in &memwait_identity.watching of @watched; also protected by its
- *	lock
- * @may_be_named: of the first one: the word may name @watched as its owner, so that its end
- *	matters, too
- * @own: of the first one: a waiter of the user of @watched has caused that; stands before those
- *	that are not
+ * @watched_node: with @watched: in its &memwait_identity.watching; also protected by its lock. It
+ *	is there only while &memwait_waiter.bucket is set, and does not change
+ * @may_be_named: with @watched: the word may name it as its owner, so that its end matters, too
+ * @own: with @watched: a waiter of its user has caused that; stands before those that are not
  *
- * All but the first two are protected by the bucket's lock.
+ * From @others on protected by the bucket's lock.
  */
 struct memwait_owned {
 	struct memwait_waiter waiter;
 	struct memwait_identity *identity;
+	bool wide;
+	bool may_be_named;
+	bool own;
 	struct list_head others;
 	struct rb_node node;
 	struct memwait_identity *watched;
 	struct list_head watched_node;
-	bool may_be_named;
-	bool own;
 };
 
 static inline struct memwait_owned *to_owned(struct memwait_waiter *waiter)

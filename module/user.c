@@ -62,8 +62,9 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
 static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
-/* kmalloc() would round the size up to 1 KiB. */
+/* kmalloc() would round the sizes up to 1 KiB, and 512 bytes. */
 static struct kmem_cache *memwait_context_cache;
+struct kmem_cache *memwait_owned_cache;
 static struct workqueue_struct *memwait_put_queue;
 
 static work_func_t memwait_bury __ro_after_init;
@@ -308,8 +309,7 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: a reference to the pin, for memwait_pin_put() or memwait_pin_drop(); or an ERR_PTR():
- * -ENOSPC, -ENOMEM.
+ * Return: a reference to the pin, for memwait_pin_put(); or an ERR_PTR(): -ENOSPC, -ENOMEM.
  */
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word)
@@ -342,49 +342,25 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	return pin;
 }
 
-/* Returns whether it was the last reference. */
-static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *context)
-{
-	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
-		return false;
-	__acquire(&context->lock);	/* for sparse */
-	if (*memwait_pin_last(context, pin->space) == pin)
-		*memwait_pin_last(context, pin->space) = NULL;
-	spin_unlock(&context->lock);
-	atomic_dec(&context->nr_pins);
-	return true;
-}
-
 /**
- * memwait_pin_drop() - drop a reference to a pin
- * @pin: from memwait_pin_get(), for a wait of the current thread that was not armed
- * @context: whose pin it is
- *
- * Context: process context; takes the context's lock.
- */
-void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
-{
-	LLIST_HEAD(unused);
-
-	if (!memwait_pin_unref(pin, context))
-		return;
-	llist_add(&pin->node, &unused);
-	memwait_pins_leave(context->user, &unused);
-}
-
-/**
- * memwait_pin_put() - drop the reference of a wait that has ended to a pin
+ * memwait_pin_put() - drop a reference to a pin
  * @pin: the pin
  * @context: whose pin it is
- * @unused: gets the pin with its last reference, for memwait_pins_put()
+ * @unused: gets the pin with its last reference, for memwait_pins_put() or memwait_pins_leave()
  *
  * Context: process context; takes the context's lock.
  */
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused)
 {
-	if (memwait_pin_unref(pin, context))
-		llist_add(&pin->node, unused);
+	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
+		return;
+	__acquire(&context->lock);	/* for sparse */
+	if (*memwait_pin_last(context, pin->space) == pin)
+		*memwait_pin_last(context, pin->space) = NULL;
+	spin_unlock(&context->lock);
+	atomic_dec(&context->nr_pins);
+	llist_add(&pin->node, unused);
 }
 
 /**
@@ -433,18 +409,22 @@ void memwait_context_free(struct memwait_context *context)
 int __init memwait_user_init(work_func_t bury)
 {
 	memwait_bury = bury;
-	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
-	if (!memwait_context_cache)
-		return -ENOMEM;
 	memwait_put_queue = alloc_workqueue("memwait_put", WQ_UNBOUND, 0);
-	if (memwait_put_queue)
+	if (!memwait_put_queue)
+		return -ENOMEM;
+	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
+	memwait_owned_cache = kmem_cache_create("memwait_owned",
+						sizeof(struct memwait_async_waiter) +
+						sizeof(struct memwait_owned), 0, 0, NULL);
+	if (memwait_context_cache && memwait_owned_cache)
 		return 0;
-	kmem_cache_destroy(memwait_context_cache);
+	memwait_user_exit();
 	return -ENOMEM;
 }
 
 void memwait_user_exit(void)
 {
 	destroy_workqueue(memwait_put_queue);
-	kmem_cache_destroy(memwait_context_cache);
+	kmem_cache_destroy(memwait_context_cache);	/* or NULL, both */
+	kmem_cache_destroy(memwait_owned_cache);
 }

@@ -123,9 +123,10 @@ static void memwait_watch_add(struct memwait_owned *first, struct memwait_identi
 }
 
 /*
- * Makes the word of a first waiter watch an owner, which RCU protects, or which is alive. @waiter: the identity of the
- * waiter that causes this. @may_be_named: the word may name the owner, so that its end is to be
- * told as well. Returns false if the owner is dead: the word watches whom it did before.
+ * Makes the word of a first waiter watch an owner, which RCU protects, or which is alive. @waiter:
+ * the identity of the waiter that causes this. @may_be_named: the word may name the owner, so that
+ * its end is to be told as well. Returns false if the owner is dead: the word watches whom it did
+ * before.
  *
  * Anybody can name an owner in any number of waits. So the words of the owner's own user stand
  * before those of others, are told first, and alone by a process that dies.
@@ -188,7 +189,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
 	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
 	if (!list_empty(&owned->others))
 		memwait_watch(memwait_watch_find(waiter->bucket, &waiter->word.key),
-			      owned->identity, owned->identity, waiter->may_be_named);
+			      owned->identity, owned->identity, owned->wide);
 }
 
 /**
@@ -199,8 +200,10 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
  * then looks at the word.
  *
  * Context: the bucket's lock is held.
+ *
+ * Return: the first of them.
  */
-void memwait_watch_own(struct memwait_waiter *waiter)
+struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter)
 {
 	struct memwait_owned *owned = to_owned(waiter), *first;
 
@@ -209,10 +212,11 @@ void memwait_watch_own(struct memwait_waiter *waiter)
 	if (first) {
 		list_add_tail(&owned->others, &first->others);
 		RB_CLEAR_NODE(&owned->node);
-	} else {
-		rb_add(&owned->node, &waiter->bucket->watching, memwait_watch_less);
-		owned->watched = NULL;
+		return first;
 	}
+	rb_add(&owned->node, &waiter->bucket->watching, memwait_watch_less);
+	owned->watched = NULL;
+	return owned;
 }
 
 /**
@@ -226,19 +230,17 @@ void memwait_watch_own(struct memwait_waiter *waiter)
  */
 bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
-	const struct memwait_owned *owned = to_owned(waiter);
+	struct memwait_owned *owned = to_owned(waiter), *first = memwait_watch_own(waiter);
 	u64 id = memwait_named_id(wait);
 	struct memwait_identity *identity;
 	bool alive;
 
-	waiter->may_be_named = memwait_size(wait->flags) == 8;
-	memwait_watch_own(waiter);
+	owned->wide = memwait_size(wait->flags) == 8;
 	if (!id)
 		return true;
 	rcu_read_lock();
 	identity = memwait_identity_find(id);
-	alive = identity && memwait_watch(memwait_watch_find(waiter->bucket, &waiter->word.key),
-					  identity, owned->identity, true);
+	alive = identity && memwait_watch(first, identity, owned->identity, true);
 	rcu_read_unlock();
 	if (!identity)
 		smp_rmb();	/* (G) */
@@ -252,10 +254,10 @@ static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_own
 
 	rb_replace_node(&first->node, &next->node, &first->waiter.bucket->watching);
 	next->watched = identity;
-	next->may_be_named = first->may_be_named;
-	next->own = first->own;
 	if (!identity)
 		return;
+	next->may_be_named = first->may_be_named;
+	next->own = first->own;
 	spin_lock(&identity->lock);
 	list_replace(&first->watched_node, &next->watched_node);
 	spin_unlock(&identity->lock);
@@ -304,28 +306,27 @@ static struct memwait_owned *memwait_watch_first(struct memwait_identity *identi
  */
 struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool own)
 {
-	struct memwait_bucket *bucket;
+	struct memwait_bucket *bucket, *locked = NULL;
 	struct memwait_owned *first;
-	bool same;
 
 	for (;;) {
 		spin_lock(&identity->lock);
 		first = memwait_watch_first(identity, own);
 		bucket = first ? first->waiter.bucket : NULL;
 		spin_unlock(&identity->lock);
-		if (!first)
-			return NULL;
-		memwait_bucket_let_others(bucket);
-		memwait_bucket_lock(bucket);
 		/* In the list it is queued, and stays there as long as the bucket is locked. */
-		spin_lock(&identity->lock);
-		same = memwait_watch_first(identity, own) == first &&
-		       first->waiter.bucket == bucket;
-		spin_unlock(&identity->lock);
-		if (same)
-			break;
-		spin_unlock(&bucket->lock);
+		if (bucket == locked)
+			return first;
+		/* Else the word that was first has stopped watching: the list gets shorter. */
+		if (locked) {
+			__acquire(&locked->lock);	/* sparse cannot follow */
+			spin_unlock(&locked->lock);
+		}
+		if (bucket) {
+			memwait_bucket_let_others(bucket);
+			memwait_bucket_lock(bucket);
+			__release(&bucket->lock);
+		}
+		locked = bucket;
 	}
-	__release(&bucket->lock);	/* sparse cannot follow */
-	return first;
 }

@@ -442,6 +442,35 @@ OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
+/* The word names nobody, so it watches nobody yet. */
+OWNER_TEST(R34_the_first_waiter_leaves_a_word_before_anybody_is_watched)
+{
+	struct board *board = self->board;
+	pid_t pid = start_owner(board, IS_KILLED);
+	struct owned_waiter w = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+				  .flags = OWNED64 };
+	struct memwait_completion done;
+	uint64_t first;
+
+	board->word = 0;
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, 0, MEMWAIT_FOREVER, OWNED64,
+					    1, &first));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, 0, MEMWAIT_FOREVER, OWNED64,
+					    2, NULL));
+	EXPECT_EQ(0, mw_cancel(self->fd, first));
+	board->word = board->id;
+	owned_waiter_start(&w);
+	kill_child(pid);
+	/* The second one is the oldest now. */
+	sleep_until(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	EXPECT_EQ(2, done.user_data);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w));
+}
+
 OWNER_TEST(R31_owners_are_limited)
 {
 	struct owned_waiter w = { .fd = self->fd };
