@@ -203,7 +203,13 @@ def readme_links(app, docname, source):
 
 
 def link_names(app, doctree, docname):
-    """name(3) and name() lead to the manual page, file names to programs, wherever they stand."""
+    """name(3) and name() lead to the manual page, file names to programs, wherever they stand; and
+    so do a page's own links to programs."""
+    for node in doctree.findall(nodes.reference):
+        target = node.get("refuri", "")
+        page = programs.get(os.path.basename(target))
+        if page and target.startswith("../"):
+            node["refuri"] = app.builder.get_relative_uri(docname, page)
     said = list(doctree.findall(lambda node: isinstance(node, (addnodes.manpage, nodes.literal))))
     for node in said:
         text = node.astext()
