@@ -509,6 +509,34 @@ class Results(unittest.TestCase):
         with self.assertRaises(memwait.ShutDown):
             one.get()
 
+    def test_shutdown_immediate(self):
+        memory = bytearray(memwait.Queue.size(8, 2))
+        one = memwait.Queue(memory, item_size=8, maxsize=2, create=True)
+        other = memwait.Queue(memory)
+        one.put(ITEM)
+        one.put(ITEM)
+        other.shutdown(immediate=False)
+        self.assertEqual(one.get(), ITEM)
+        self.assertEqual(one.qsize(), 1)
+        other.shutdown(True)
+        self.assertEqual(one.qsize(), 0)
+        with self.assertRaises(memwait.ShutDown):
+            one.get()
+        memory = bytearray(memwait.JoinableQueue.size(80, 3))
+        one = memwait.JoinableQueue(memory, item_size=80, maxsize=3, create=True)
+        other = memwait.JoinableQueue(memory)
+        for item in range(3):
+            one.put(item)
+        self.assertEqual(one.get(), 0)
+        joined = threading.Thread(target=one.join)
+        joined.start()
+        other.shutdown(immediate=True)
+        self.assertTrue(joined.is_alive())      # for the item that was received
+        one.task_done()
+        joined.join()
+        with self.assertRaises(ValueError):
+            one.task_done()
+
     def test_joinable_queue(self):
         size = memwait.JoinableQueue.size(200, 2)
         memory = bytearray(size)

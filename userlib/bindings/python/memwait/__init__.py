@@ -648,6 +648,19 @@ class Queue(_Object, _memwait.Queue):
         """get(block=False)"""
         return self.get(False)
 
+    def shutdown(self, immediate: bool = False) -> None:
+        """Stop sending, in all processes. What was sent can be received; immediate drops it."""
+        super().shutdown()
+        while immediate:
+            try:
+                Queue.get(self)
+            except ShutDown:
+                break
+            self._dropped()
+
+    def _dropped(self) -> None:
+        """An item that nobody will receive."""
+
     def put_nowait(self, item: Any) -> None:
         """put(item, block=False)"""
         self.put(item, False)
@@ -843,8 +856,13 @@ class JoinableQueue(Queue):
         """Tell that one item that was received needs no more work. ValueError: no item is left."""
         self._unfinished.done()
 
+    def _dropped(self) -> None:
+        # More may have been told of than were received.
+        with contextlib.suppress(ValueError):
+            self.task_done()
+
     def join(self) -> None:
-        """Wait until task_done() was called for each item that was put."""
+        """Wait until task_done() was called for each item that was put, and not dropped."""
         self._unfinished.wait()
 
     async def join_async(self) -> None:
