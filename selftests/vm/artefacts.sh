@@ -200,7 +200,7 @@ need_root()
 		# The next Debian, for its Node and Python.
 		suite=trixie
 		extra=trixie-security
-		packages=g++,make,libc6-dev,python3-dev,nodejs,libnode-dev,libasio-dev,cargo
+		packages=g++,make,libc6-dev,python3-dev,libpython3.13-testsuite,nodejs,libnode-dev,libasio-dev,cargo
 		# Of the event loops in the examples.
 		packages+=,librust-tokio-dev,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		what="Python, Node, Rust and C++"
@@ -663,7 +663,8 @@ make_examples()
 }
 
 # Sets $languages to a directory with what programs of the bindings need in a guest, each with its libraries
-# at their usual places: cxx/, python/ and node/; and what their extensions need with sanitizers: sanitize/.
+# at their usual places: cxx/, python/ and node/; what their extensions need with sanitizers: sanitize/; and
+# some of CPython's tests: suites/.
 need_languages()
 {
 	local root
@@ -693,6 +694,11 @@ make_languages()
 		add sanitize $(realpath $(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so))
 		python=$(readlink /usr/bin/python3)
 		add python /usr/bin/python3 "/usr/bin/$python" "/usr/lib/$python"
+		mkdir suites
+		tests=/usr/lib/$python/test
+		cp -a --parents -t suites "$tests/__init__.py" "$tests/support" "$tests/lock_tests.py" \
+			"$tests/test_queue.py" "$tests/_test_multiprocessing.py" "$tests/test_asyncio/__init__.py" \
+			"$tests/test_asyncio/utils.py" "$tests/test_asyncio/test_locks.py"
 		cd "python/usr/lib/$python"
 		rm -rf test idlelib tkinter turtledemo ensurepip pydoc_data config-* lib2to3
 	' sh "/cache/${1##*/}"
