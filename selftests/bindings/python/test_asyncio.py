@@ -10,6 +10,7 @@ import gc
 import mmap
 import operator
 import os
+import queue
 import select
 import signal
 import sys
@@ -565,6 +566,25 @@ class Tasks(unittest.TestCase):
 
         for sent in (False, True):
             asyncio.run(main(bytearray(4096), sent))
+
+    def test_a_get_is_cancelled_when_its_time_was_over(self):
+        async def main(memory):
+            jobs = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
+            timeout = 0.05
+            while True:
+                task = asyncio.ensure_future(jobs.get_async(timeout))
+                await asyncio.sleep(0)
+                if not task.done():
+                    break
+                # It was over before it could wait.
+                self.assertIsInstance(task.exception(), queue.Empty)
+                timeout *= 2
+            until(lambda: hub().loop.dispatch())
+            task.cancel()
+            self.assertTrue(await ended(task))
+            jobs.join()
+
+        asyncio.run(main(bytearray(4096)))
 
     def with_a_kept_item(self, check, later=False):
         """A queue that is full of the item 2, of which a cancelled task has kept 1."""

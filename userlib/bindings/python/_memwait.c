@@ -2961,6 +2961,15 @@ static PyObject *operation_item(PyObject *object, void *closure)
 	return or_none(has_item ? self->request.item : NULL);
 }
 
+static PyObject *operation_sent(PyObject *object, void *closure)
+{
+	struct operation *self = (struct operation *)object;
+
+	(void)closure;
+	return PyBool_FromLong(self->verb == SEND && !self->link && !self->result &&
+			       self->forks == forks);
+}
+
 static PyObject *operation_lost_lock(PyObject *self, void *closure)
 {
 	(void)closure;
@@ -3015,6 +3024,7 @@ static PyGetSetDef operation_getset[] = {
 	  NULL },
 	{ "item", operation_item, NULL,
 	  "What a get has got, or None. Its queue cannot be closed before finish().", NULL },
+	{ "sent", operation_sent, NULL, "A put's, of this process, that has put its item.", NULL },
 	{ "lost_lock", operation_lost_lock, NULL,
 	  "A condition's, that has ended without the lock.", NULL },
 	{ NULL }

@@ -834,15 +834,10 @@ class JoinableQueue(Queue):
             raise
 
     def _give_back(self, operation: _memwait.Operation) -> None:
-        if operation.item is None:
-            # A task that was cancelled, and put_async() takes one from the count.
-            try:
-                operation.finish()
-            except (queue.Full, ShutDown):
-                return
+        if operation.sent:
+            # put_async() takes one from the count.
             self._unfinished.add()
-        else:
-            super()._give_back(operation)
+        super()._give_back(operation)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Receive an object. queue.Empty: there was none. ShutDown: after shutdown()."""
