@@ -767,6 +767,33 @@ class Tasks(unittest.TestCase):
             asyncio.run(main())
             lock.close()
 
+    def test_readers_after_a_writer(self):
+        async def main(lock, repaired):
+            child = Child(lambda: lock.writer.acquire() and signal.pause())
+            while lock.reader.acquire(False):
+                lock.reader.release()
+                await asyncio.sleep(0)
+            tasks = [asyncio.ensure_future(lock.reader.acquire_async(timeout))
+                     for timeout in (limit(60), None, limit(60))]
+            while waiters(lock.buffer) != len(tasks):
+                await asyncio.sleep(0)
+            child.kill(signal.SIGKILL)
+            child.join()
+            self.assertEqual(await asyncio.wait_for(asyncio.gather(*tasks), limit(10)), [True] * 3)
+            async with lock.reader:
+                self.assertFalse(lock.writer.acquire(False))
+            for _ in tasks:
+                lock.reader.release()
+            self.assertEqual(repaired, [1])
+
+        with mmap.mmap(-1, 4096) as memory:
+            repaired = []
+            lock = memwait.RWLock(memory, create=True, repair=lambda: repaired.append(1))
+            asyncio.run(main(lock, repaired))
+            self.assertTrue(lock.writer.acquire(False))
+            lock.writer.release()
+            lock.close()
+
     def test_watch(self):
         async def main(memory):
             word = memwait.Word(memory)

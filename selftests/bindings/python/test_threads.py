@@ -419,6 +419,36 @@ class Deaths(unittest.TestCase):
             lock.reader.release()
             lock.close()
 
+    def test_readers_after_a_writer(self):
+        """However they come to it: who repairs is a reader among others afterwards."""
+        with mmap.mmap(-1, 4096) as memory:
+            repaired = []
+            lock = memwait.RWLock(memory, create=True, repair=lambda: repaired.append(1))
+
+            def read(n):
+                self.assertEqual(len(repaired), n)
+                self.assertTrue(lock.reader.acquire(False))
+                self.assertFalse(lock.writer.acquire(False))
+                lock.reader.release()
+                lock.reader.release()
+                self.assertTrue(lock.writer.acquire(False))
+                lock.writer.release()
+
+            for n, how in enumerate(({}, {"blocking": False}, {"timeout": limit(60)})):
+                self.die_with(lock.writer.acquire)
+                self.assertTrue(lock.reader.acquire(**how))
+                read(n + 1)
+            # One that has waited.
+            child = Child(lambda: lock.writer.acquire() and signal.pause())
+            until(lambda: not lock.reader.acquire(False) or lock.reader.release())
+            thread = Thread(lock.reader.acquire)
+            until(lambda: waiters(memory) == 1)
+            child.kill(signal.SIGKILL)
+            child.join()
+            self.assertIs(thread.end(), True)
+            read(4)
+            lock.close()
+
     def test_the_others_go_on(self):
         with mmap.mmap(-1, 4096) as memory:
             queue = memwait.Queue(memory, item_size=8, maxsize=4, create=True)

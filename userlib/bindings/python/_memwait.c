@@ -811,6 +811,20 @@ static PyObject *met(struct object *self, int result)
 	return NULL;
 }
 
+/*
+ * A reader, too, inherits a lock for writing. Returns None: it is unlocked, and to be taken anew
+ * among other readers.
+ */
+static PyObject *inherit_to_read(struct object *self)
+{
+	int ret;
+
+	if (inherit(self))
+		return NULL;
+	ret = unlock(self);
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
 /* What a method returns for a result of the library. */
 static PyObject *outcome(struct object *self, enum verb verb, int result, PyObject *item)
 {
@@ -825,6 +839,8 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 		/* Of a wait: too many readers. */
 		if (result == EAGAIN)
 			break;
+		if (result == EOWNERDEAD && verb == READ)
+			return inherit_to_read(self);
 		return acquired(self, result);
 	case COND:
 		if (result == ETIMEDOUT || !result)
@@ -847,9 +863,8 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	return fail_as(PyExc_OSError, result);
 }
 
-/* Tries, and if @request says so, waits. */
-static PyObject *perform(struct object *self, enum verb verb, struct request *request,
-			 bool only_try)
+static PyObject *perform_once(struct object *self, enum verb verb, struct request *request,
+			      bool only_try)
 {
 	int result;
 
@@ -861,9 +876,23 @@ static PyObject *perform(struct object *self, enum verb verb, struct request *re
 			return NULL;
 		return outcome(self, verb, result, request->item);
 	}
-	if (self->kind == RWLOCK)
-		return acquired(self, result);
+	/* Too many readers, for which a try does not wait. */
+	if (self->kind == RWLOCK && result == EAGAIN)
+		result = EBUSY;
 	return outcome(self, verb, result, request->item);
+}
+
+/* Tries, and if @request says so, waits. */
+static PyObject *perform(struct object *self, enum verb verb, struct request *request,
+			 bool only_try)
+{
+	PyObject *ret = perform_once(self, verb, request, only_try);
+
+	while (ret == Py_None && self->kind == RWLOCK) {
+		Py_DECREF(ret);
+		ret = perform_once(self, verb, request, only_try);
+	}
+	return ret;
 }
 
 /* Objects */
@@ -3009,7 +3038,8 @@ static PyMethodDef operation_methods[] = {
 	{ "cancel", operation_cancel, METH_NOARGS,
 	  "cancel($self, /)\n--\n\nTrue: it takes nothing, and no callback runs." },
 	{ "finish", operation_finish, METH_NOARGS,
-	  "finish($self, /)\n--\n\nReturn or raise what the object's method would." },
+	  "finish($self, /)\n--\n\nReturn or raise what the object's method would.\n\n"
+	  "None of a reader: an RWLock was repaired, and is to be taken again." },
 	{ "take_count", operation_take_count, METH_NOARGS,
 	  "take_count($self, /)\n--\n\nHow many notifies a watch has had since the last call." },
 	{ "give_back", operation_give_back, METH_NOARGS,

@@ -422,7 +422,12 @@ class _Side(_Acquired, _memwait.Side):
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
         """acquire() for tasks. False: not within timeout seconds."""
-        taken: bool = await _wait(self._rwlock, self._verb, timeout)
+        begun = time.monotonic()
+        taken: bool | None = await _wait(self._rwlock, self._verb, timeout)
+        while taken is None:
+            # A reader that has repaired it has had it for writing.
+            left = None if timeout is None else begun + float(timeout) - time.monotonic()
+            taken = await _wait(self._rwlock, self._verb, left)
         return taken
 
     def __reduce__(self) -> tuple[Any, ...]:
