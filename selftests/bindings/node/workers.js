@@ -246,13 +246,24 @@ test('robust: the end of a worker that has the writer', async () => {
 		send('locked');
 	});
 	assert.strictEqual(await thread.next(), 'locked');
-	const readers = [rwlock.reader.lock(), rwlock.reader.lock()];
-	(await readers[0]).release();
-	(await readers[1]).release();
-	assert.deepStrictEqual(repaired, [rwlock.reader]);
-	rwlock.writer.lockSync().release();
-	rwlock.destroy();
+	const { reader, writer } = rwlock;
+	const readers = await Promise.all([reader.lock(), reader.lock({ timeout: limit(10000) })]);
 	await thread.ended;
+	for (const take of [() => reader.lockSync(), () => reader.tryLock(), () => reader.lock({ timeout: 0 })]) {
+		// Who repairs is a reader among others afterwards.
+		assert.strictEqual(writer.tryLock(), false);
+		assert.strictEqual(reader.tryLock(), true);
+		reader.unlock();
+		readers.splice(0).forEach((guard) => guard.release());
+		const next = worker(() => new memwait.RWLock(buffer, 64).writer.lockSync());
+		await next.ended;
+		const guard = await take();
+		readers.push(guard === true ? { release: () => reader.unlock() } : guard);
+	}
+	readers[0].release();
+	assert.deepStrictEqual(repaired, [reader, reader, reader, reader]);
+	writer.lockSync().release();
+	rwlock.destroy();
 	// Without a repair function nobody has it any more.
 	const strict = RWLock.init(buffer, 64, { robust: true });
 	const another = worker(() => new memwait.RWLock(buffer, 64).writer.lockSync());

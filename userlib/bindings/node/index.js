@@ -7,6 +7,7 @@
 const fs = require('fs');
 const path = require('path');
 const { constants } = require('buffer');
+const { performance } = require('perf_hooks');
 const { inspect } = require('util');
 const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').types;
 
@@ -393,8 +394,16 @@ class Lock extends SharedObject {
 			throw wrongType('repair must be a function');
 	}
 
-	#granted(died) {
+	// False: a reader that has repaired has had it for writing, and takes it again.
+	#isLocked(died) {
 		acquired(this, died);
+		if (!died || this.#call !== READ)
+			return true;
+		native.undo(READ, nativeOf(this));
+		return false;
+	}
+
+	#granted() {
 		const guard = new Guard(() => this.unlock());
 		if (this.#call !== READ)
 			this.#guard = guard;
@@ -402,18 +411,33 @@ class Lock extends SharedObject {
 	}
 
 	async lock(options) {
-		return this.#granted(await begin(this.#call, this, readOptions(options)));
+		const [timeout, signal] = readOptions(options);
+		const end = performance.now() + timeout;
+		let left = timeout;
+		while (!this.#isLocked(await begin(this.#call, this, [left, signal]))) {
+			signal?.throwIfAborted();
+			left = Math.max(end - performance.now(), 0);
+		}
+		return this.#granted();
 	}
 
 	lockSync(options) {
-		return this.#granted(block(this.#call, this, readBlocking(options)));
+		const timeout = readBlocking(options);
+		const end = performance.now() + timeout;
+		let left = timeout;
+		while (!this.#isLocked(block(this.#call, this, left)))
+			left = Math.max(end - performance.now(), 0);
+		return this.#granted();
 	}
 
 	tryLock() {
-		const result = native.tryObject(this.#call, nativeOf(this));
-		if (result === false)
-			return false;
-		this.#granted(result);
+		let died;
+		do {
+			died = native.tryObject(this.#call, nativeOf(this));
+			if (died === false)
+				return false;
+		} while (!this.#isLocked(died));
+		this.#granted();
 		return true;
 	}
 
