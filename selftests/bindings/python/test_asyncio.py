@@ -567,6 +567,70 @@ class Tasks(unittest.TestCase):
         for sent in (False, True):
             asyncio.run(main(bytearray(4096), sent))
 
+    def test_a_child_leaves_a_put_to_its_parent(self):
+        async def main(memory, sent):
+            jobs = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
+            jobs.put(1)
+            task = asyncio.ensure_future(jobs.put_async(2))
+            while not waiters(memory):
+                await asyncio.sleep(0)
+            if sent:
+                self.assertEqual(jobs.get(), 1)
+                until(lambda: hub().loop.dispatch())
+            self.assertEqual(Child(task.get_coro().close).join(), 0)
+            if not sent:
+                self.assertEqual(jobs.get(), 1)
+            await task
+            self.assertEqual(jobs.get(), 2)
+            for _ in range(2):
+                jobs.task_done()
+            with self.assertRaises(ValueError):
+                jobs.task_done()
+            jobs.close()
+
+        for sent in (False, True):
+            with mmap.mmap(-1, 4096) as memory:
+                asyncio.run(main(memory, sent))
+
+    def test_a_child_leaves_a_barrier_to_its_parent(self):
+        async def main(memory):
+            barrier = memwait.Barrier(memory, parties=2, create=True, action=bool)
+            task = asyncio.ensure_future(barrier.wait_async())
+            while barrier.n_waiting != 1:
+                await asyncio.sleep(0)
+            self.assertEqual(Child(task.get_coro().close).join(), 0)
+            self.assertFalse(barrier.broken)
+            self.assertEqual(sorted(await asyncio.gather(barrier.wait_async(), task)), [0, 1])
+            barrier.close()
+
+        with mmap.mmap(-1, 4096) as memory:
+            asyncio.run(main(memory))
+
+    def test_a_child_leaves_a_watch_to_its_parent(self):
+        async def main(memory):
+            word = memwait.Word(memory)
+            watch = word.watch(0)
+
+            async def step():
+                return await anext(watch)
+
+            task = asyncio.ensure_future(step())
+            await asyncio.sleep(0)
+            other = asyncio.ensure_future(word.wait_async(0))
+            await asyncio.sleep(0)
+            self.assertEqual(word.notify(1), 1)
+            until(lambda: hub().loop.dispatch())
+            self.assertEqual(Child(task.get_coro().close).join(), 0)
+            self.assertEqual(await task, 1)
+            self.assertEqual(word.waiters(), 2)
+            await watch.aclose()
+            self.assertEqual(word.notify(), 1)
+            self.assertIs(await other, memwait.Outcome.OK)
+            word.close()
+
+        with mmap.mmap(-1, 4096) as memory:
+            asyncio.run(main(memory))
+
     def test_a_get_is_cancelled_when_its_time_was_over(self):
         async def main(memory):
             jobs = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)

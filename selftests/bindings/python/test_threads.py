@@ -709,6 +709,41 @@ class Processes(unittest.TestCase):
             self.assertIs(thread.end(), True)
             lock.close()
 
+    def test_a_child_leaves_a_put_to_its_parent(self):
+        class InChild(Exception):
+            pass
+
+        def fork(*_):
+            children.append(os.fork())
+            if not children[0]:
+                raise InChild
+
+        with mmap.mmap(-1, 4096) as memory:
+            children = []
+            jobs = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
+            jobs.put(1)
+
+            def receive():
+                until(lambda: waiters(memory) == 1)
+                os.kill(os.getpid(), signal.SIGUSR1)
+                until(lambda: children)
+                status = os.waitpid(children[0], 0)[1]
+                return status, jobs.get(), jobs.get()
+
+            before = signal.signal(signal.SIGUSR1, fork)
+            thread = Thread(receive)
+            try:
+                jobs.put(2)
+            except InChild:
+                os._exit(0)
+            signal.signal(signal.SIGUSR1, before)
+            self.assertEqual(thread.end(), (0, 1, 2))
+            for _ in range(2):
+                jobs.task_done()
+            with self.assertRaises(ValueError):
+                jobs.task_done()
+            jobs.close()
+
     def test_a_mapping_that_is_not_shared(self):
         """Of a thread only; and two mappings of one file are one object."""
         lock = memwait.Lock(bytearray(64), create=True, private=True)

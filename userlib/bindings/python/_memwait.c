@@ -2179,6 +2179,7 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 {
 	struct object *self = (struct object *)object, *group;
 	PyObject *counted, *ret, *type, *value, *traceback;
+	unsigned int forks_before;
 	struct request request;
 	int only_try;
 
@@ -2190,12 +2191,14 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 	only_try = queue_blocking(&request, args[2], args[3]);
 	if (only_try < 0 || !is_open(group))
 		return NULL;
+	forks_before = forks;
 	counted = waitgroup_change(group, 1);
 	if (!counted)
 		return NULL;
 	Py_DECREF(counted);
 	ret = channel_transfer(self, SEND, args[1], &request, only_try);
-	if (ret || !group->address)
+	/* In a child that a handler has forked it is the parent's. */
+	if (ret || !group->address || forks_before != forks)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);
 	/* That it is counted still is worse than what has kept it from being sent. */
@@ -3026,7 +3029,8 @@ static PyObject *operation_callback(PyObject *self, void *closure)
 static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 {
 	struct operation *self = (struct operation *)object;
-	PyObject *count = PyLong_FromUnsignedLong(self->count);
+	/* In a child they are the parent's. */
+	PyObject *count = PyLong_FromUnsignedLong(self->forks == forks ? self->count : 0);
 
 	(void)unused;
 	if (count)

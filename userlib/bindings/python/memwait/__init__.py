@@ -548,13 +548,16 @@ class Barrier(_Object, _memwait.Barrier):
     @contextlib.contextmanager
     def _breaking(self, *harmless: type[Exception]) -> Iterator[None]:
         """All meet twice, and whoever does not come the second time is missed."""
+        process = os.getpid()
         try:
             yield
         except (BrokenBarrierError, *harmless):
             # All have been told. It may have been reset since.
             raise
         except BaseException:
-            self.abort()
+            # A child of fork() has not come, but its parent.
+            if process == os.getpid():
+                self.abort()
             raise
 
     def _options(self) -> dict[str, Any]:
@@ -831,11 +834,14 @@ class JoinableQueue(Queue):
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
         """put() for tasks. If the task is cancelled, the item may have been sent."""
         data = self._pickled(item)
+        process = os.getpid()
         self._unfinished.add()
         try:
             await super().put_async(data, timeout)
         except BaseException:
-            self._unfinished.done()
+            # In a child of fork() it is its parent's.
+            if process == os.getpid():
+                self._unfinished.done()
             raise
 
     def _give_back(self, operation: _memwait.Operation) -> None:
