@@ -20,7 +20,7 @@ import unittest
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
-from common import Child, until
+from common import Child, until, waiters
 from memwait import _memwait
 
 ITEM = bytes(range(8))
@@ -576,6 +576,33 @@ class Results(unittest.TestCase):
         one.close()
         other.close()
         memory.append(0)        # nothing holds it
+
+    def test_a_joinable_queue_is_closed_as_a_whole(self):
+        jobs = memwait.JoinableQueue(self.memory, item_size=32, maxsize=2, create=True)
+        jobs.put(1)
+
+        def refused(function):
+            thread = threading.Thread(target=function, daemon=True)
+            thread.start()
+            until(lambda: waiters(self.memory) == 1)
+            with self.assertRaises(BufferError):
+                jobs.close()
+            self.assertFalse(jobs.closed)
+            return thread
+
+        thread = refused(jobs.join)
+        self.assertEqual(jobs.get(), 1)
+        jobs.task_done()
+        thread.join()
+        thread = refused(jobs.get)
+        jobs.put(2)
+        thread.join()
+        jobs.task_done()
+        jobs.join()
+        for _ in range(2):
+            jobs.close()
+        with self.assertRaises(ValueError):
+            jobs.join()
 
     def test_a_handler_that_raises_when_an_item_has_been_put(self):
         class Alarm(Exception):

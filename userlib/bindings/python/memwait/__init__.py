@@ -877,8 +877,12 @@ class JoinableQueue(Queue):
 
     def close(self) -> None:
         """Let go of the buffer, as a Queue does. BufferError also if somebody is in join()."""
-        super().close()
         self._unfinished.close()
+        try:
+            super().close()
+        except BaseException:
+            self._unfinished = WaitGroup(self.buffer, self._unfinished.offset)
+            raise
 
 
 class Outcome(enum.IntEnum):
