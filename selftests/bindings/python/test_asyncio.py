@@ -449,6 +449,39 @@ class Tasks(unittest.TestCase):
         lock.release()
         loop.close()
 
+    def test_a_task_is_cancelled_when_the_descriptor_is_lost(self):
+        async def main(memory):
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+            lock = memwait.Lock(memory, create=True)
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+
+            async def wait():
+                async with condition:
+                    await condition.wait_async()
+
+            task = asyncio.ensure_future(wait())
+            while waiters(memory, 64, 48) != 1:
+                await asyncio.sleep(0)
+            lock.acquire()
+            lost = hub()
+            fd, null = lost.loop.fileno(), os.open("/dev/null", os.O_RDONLY)
+            os.dup2(null, fd)
+            with contextlib.suppress(OSError):
+                lost.dispatch()
+            while waiters(memory, 0, 64) != 1:
+                await asyncio.sleep(0)
+            for _ in range(2):
+                task.cancel()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+            os.close(fd)
+            os.close(null)
+            lock.release()
+            self.assertTrue(await ended(task))
+            self.assertFalse(lock.locked())
+
+        asyncio.run(main(bytearray(4096)))
+
     def test_the_device_fails_while_its_lock_is_wanted(self):
         """A condition's wait has ended, and the wait for its lock cannot begin."""
         def run(memory):

@@ -334,20 +334,32 @@ class Condition(_Object, _memwait.Condition):
                 raise
             if operation.lost_lock:
                 # The device has failed, or the loop has lost its descriptor.
-                await self._lock_again()
+                try:
+                    await self._lock_again()
+                except BaseException:
+                    operation.give_back()
+                    raise
         notified: bool = operation.finish()
         return notified
 
     async def _lock_again(self) -> None:
+        """However often the task is cancelled meanwhile, which it is afterwards."""
+        cancelled = None
         while True:
             try:
                 await self.lock.acquire_async()
-                return
-            except asyncio.CancelledError:
-                pass
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
             except BaseException:
                 self.lock._lose()
                 raise
+        if cancelled:
+            try:
+                raise cancelled
+            finally:
+                # Its traceback has this frame.
+                del cancelled
 
     async def wait_for_async(self, predicate: Callable[[], _Result],
                              timeout: float | None = None) -> _Result:
