@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Preloaded into Node, for what comes in the very moment in which a worker is terminated. A thread
- * that is about to take something from the library stops there, if a word of $MEMWAIT_LATE, a file
- * of shared memory, is 1. It makes it 2, and goes on when it is 3.
+ * that is about to take something from the library stops there, if the first word of $MEMWAIT_LATE,
+ * a file of shared memory, is 1. It makes it 2, and goes on when it is 3.
+ *
+ * While the second word is not 0, no wait of an operation can begin.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include <linux/memwait.h>
 #include <memwait.h>
 
-static _Atomic int *word;
+static _Atomic int *word;	/* two, in a row */
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -23,7 +29,7 @@ __attribute__((constructor)) static void begin(void)
 
 	if (fd < 0)
 		return;
-	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	word = mmap(NULL, 2 * sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (word == MAP_FAILED)
 		word = NULL;
 }
@@ -56,4 +62,22 @@ int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size)
 	stop();
 	*(void **)&next = dlsym(RTLD_NEXT, "memwait_channel_tryrecv");
 	return next(channel, item, size);
+}
+
+int ioctl(int fd, unsigned long command, ...)
+{
+	int (*next)(int fd, unsigned long command, void *argument);
+	void *argument;
+	va_list list;
+
+	va_start(list, command);
+	argument = va_arg(list, void *);
+	va_end(list);
+	/* seq_cst: as above */
+	if (command == MEMWAIT_IOC_WAIT_ASYNC && word && atomic_load(&word[1])) {
+		errno = ENOSPC;
+		return -1;
+	}
+	*(void **)&next = dlsym(RTLD_NEXT, "ioctl");
+	return next(fd, command, argument);
 }

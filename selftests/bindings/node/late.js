@@ -92,6 +92,29 @@ test('an item that was there', async () => {
 	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
 });
 
+test('a condition whose mutex cannot be waited for', async () => {
+	const mutex = Mutex.init(buffer, 64), condition = Condition.init(buffer, 128);
+	const thread = worker(() => {
+		const mutex = new memwait.Mutex(buffer, 64);
+		const guard = mutex.lockSync();
+		try {
+			new memwait.Condition(buffer, 128).waitSync(mutex);
+		} catch ({ code }) {
+			guard.release();
+			send(code);
+		}
+	});
+	await until(() => sleepers(128, Condition.SIZE) > 0);
+	assert.strictEqual(mutex.tryLock(), true);
+	Atomics.store(late, 1, 1);
+	condition.notify();
+	assert.strictEqual(await thread.next(), 'ENOSPC');
+	Atomics.store(late, 1, 0);
+	assert.strictEqual(mutex.tryLock(), false);
+	mutex.unlock();
+	await thread.ended;
+});
+
 test('loaded twice', async () => {
 	Object.keys(require.cache).filter((name) => /memwait\.node$|index\.js$/.test(name))
 		.forEach((name) => delete require.cache[name]);

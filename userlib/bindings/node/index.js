@@ -600,9 +600,12 @@ class Condition extends SharedObject {
 		try {
 			died = block(WAIT, this, readBlocking(options), nativeOf(mutex),
 				     [this, mutex]);
-		} catch (error) {
-			if (error?.code === 'ENOTRECOVERABLE')
+			// An error that is returned, not thrown: the mutex is not locked.
+			if (typeof died === 'object') {
 				drop(guard);
+				throw died;
+			}
+		} catch (error) {
 			if (error?.code === 'ETIMEDOUT')
 				return false;
 			throw error;

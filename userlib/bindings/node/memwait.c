@@ -823,6 +823,22 @@ static void lock_again(struct state *state, struct wait *wait)
 		memwait_mutex_unlock(wait->mutex);
 }
 
+/*
+ * What had begun has ended. An error is returned, and not thrown, of a wait for a condition that
+ * has not locked its mutex again.
+ */
+static napi_value finish_blocking(napi_env env, struct wait *wait)
+{
+	napi_value error;
+
+	if (wait->call != CALL_WAIT || !wait->result || wait->result == ETIMEDOUT ||
+	    wait->result == EOWNERDEAD)
+		return finish(env, wait);
+	error = error_of(env, wait->result);
+	wait_put(wait);
+	return error;
+}
+
 static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value keep,
 			bool with_handle)
 {
@@ -842,7 +858,7 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 		return promise_of(env, wait, keep, with_handle);
 	if (sleep_for(state, wait, is_stopped)) {
 		if (!is_stopped(state))
-			return finish(env, wait);
+			return finish_blocking(env, wait);
 		give_back(wait);
 	} else if (wait->call == CALL_WAIT && !is_ending(state)) {
 		lock_again(state, wait);
