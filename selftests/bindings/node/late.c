@@ -4,7 +4,8 @@
  * that is about to take something from the library stops there, if the first word of $MEMWAIT_LATE,
  * a file of shared memory, is 1. It makes it 2, and goes on when it is 3.
  *
- * While the second word is not 0, no wait of an operation can begin.
+ * While the second word is not 0, no wait of an operation can begin. The third is how many more
+ * sends find another one that sends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,7 +21,7 @@
 #include <linux/memwait.h>
 #include <memwait.h>
 
-static _Atomic int *word;	/* two, in a row */
+static _Atomic int *word;	/* three, in a row */
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -29,7 +30,7 @@ __attribute__((constructor)) static void begin(void)
 
 	if (fd < 0)
 		return;
-	word = mmap(NULL, 2 * sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	word = mmap(NULL, 3 * sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (word == MAP_FAILED)
 		word = NULL;
 }
@@ -61,6 +62,19 @@ int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size)
 
 	stop();
 	*(void **)&next = dlsym(RTLD_NEXT, "memwait_channel_tryrecv");
+	return next(channel, item, size);
+}
+
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item, size_t size)
+{
+	int (*next)(memwait_channel_t *channel, const void *item, size_t size);
+
+	/* seq_cst: as above. One thread counts down. */
+	if (word && atomic_load(&word[2]) > 0) {
+		atomic_fetch_sub(&word[2], 1);
+		return EBUSY;
+	}
+	*(void **)&next = dlsym(RTLD_NEXT, "memwait_channel_trysend");
 	return next(channel, item, size);
 }
 

@@ -92,6 +92,16 @@ test('an item that was there', async () => {
 	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
 });
 
+test('an item, while another one sends', async () => {
+	const channel = Channel.init(buffer, 512, 4, 1);
+	assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
+	Atomics.store(late, 2, 5);
+	Atomics.store(late, 0, 1);
+	await terminateLate(worker(() => new memwait.Channel(buffer, 512).tryRecv()));
+	assert.strictEqual(Atomics.exchange(late, 2, 0), 0);
+	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
+});
+
 test('a condition whose mutex cannot be waited for', async () => {
 	const mutex = Mutex.init(buffer, 64), condition = Condition.init(buffer, 128);
 	const thread = worker(() => {

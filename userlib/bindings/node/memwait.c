@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -485,6 +486,19 @@ static bool is_ending(const struct state *state)
 }
 
 /*
+ * An item comes last in its channel, with patience for another sender, but for none that is
+ * stopped. If the channel is full or closed, it is lost.
+ */
+static void send_again(const struct wait *wait)
+{
+	int tries = 1000;
+
+	while (memwait_channel_trysend(wait->object, wait->item, wait->item_size) == EBUSY &&
+	       --tries)
+		sched_yield();
+}
+
+/*
  * What came for a wait whose end JavaScript will not see goes to the next one. A death is left for
  * the end of this thread to tell. A thread that goes on tells of none, and keeps the mutex of a
  * condition.
@@ -493,7 +507,6 @@ static void give_back(const struct wait *wait)
 {
 	action_t undo = wait->call == CALL_WORD ? NULL : verbs[wait->call].undo;
 	bool ends = is_ending(wait->state);
-	int ret;
 
 	/* Nobody will repair what it guards. */
 	if (wait->result == EOWNERDEAD && !ends && undo)
@@ -513,9 +526,7 @@ static void give_back(const struct wait *wait)
 	if (undo) {
 		undo(wait->object);
 	} else if (wait->call == CALL_RECV) {
-		/* It comes last. If the channel is full or closed, it is lost. */
-		ret = memwait_channel_trysend(wait->object, wait->item, wait->item_size);
-		(void)ret;
+		send_again(wait);
 	} else if (wait->call == CALL_WORD) {
 		memwait_notify(wait->object, 1, 0);
 	}
