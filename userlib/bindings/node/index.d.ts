@@ -184,7 +184,10 @@ export class Barrier extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset: number, parties: number): Barrier;
 	constructor(memory: SharedMemory, byteOffset?: number);
-	/** true for one of those that have met. Code EPIPE: it was aborted or reset. */
+	/**
+	 * true for one of those that have met. Code EPIPE: it was aborted or reset. A party in Python
+	 * that times out aborts it.
+	 */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
 	/** EPIPE for all that wait, and all that come before a reset. */

@@ -40,7 +40,8 @@ impl Barrier {
         })
     }
 
-    /// Blocks until all are here. True for a single caller.
+    /// Blocks until all are here. True for a single caller. `EPIPE`: it was aborted or reset; a
+    /// party in Python that times out aborts it.
     pub fn wait(&self) -> Result<bool, Error> {
         // SAFETY: it is there.
         met(unsafe { memwait_barrier_wait(self.raw.get()) })
