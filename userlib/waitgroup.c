@@ -103,8 +103,9 @@ static int finish(struct waitgroup *group, int delta, uint32_t flags)
 		return -ret;
 	if ((int64_t)(was & COUNT) + delta >= 0)
 		return 0;
-	/* Two calls subtracted the same one: undo this call. */
-	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, 0, flags, NULL);
+	/* Two calls subtracted the same one: undo this call. Those may sleep who have seen it. */
+	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, MEMWAIT_ALL, flags,
+		       NULL);
 	return EINVAL;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Wait groups: who waits goes on when the count has been zero, be it for a moment. */
+#include "ioctl_test.h"
 #include "userlib_test.h"
 
 #define ROUNDS	SOME_OF(2000)
@@ -19,6 +20,62 @@ struct part {
 static const void *count_of(memwait_waitgroup_t *group)
 {
 	return group;
+}
+
+/* The thread whose done is one too many, and that of a waiter: in such a call, once. */
+static __thread bool is_too_many, is_kept;
+
+/* Steps of the one that is too many. */
+static struct {
+	memwait_waitgroup_t *group;
+	struct runner waiter;
+	int has_changed;
+} surplus;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	int ret;
+
+	if (is_too_many && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
+		is_too_many = false;
+		/* The right one comes first, and wakes the waiter. */
+		if (memwait_waitgroup_done(surplus.group))
+			return -1;
+		ret = ioctl_of_kernel(fd, request, argument);
+		__atomic_store_n(&surplus.has_changed, 1, __ATOMIC_RELEASE);
+		await_waiters_or_done(fd, count_of(surplus.group), U32_SIZE, 1,
+				      &surplus.waiter.done);
+		return ret;
+	}
+	ret = ioctl_of_kernel(fd, request, argument);
+	if (is_kept && request == MEMWAIT_IOC_WAIT) {
+		is_kept = false;
+		spin_until(__atomic_load_n(&surplus.has_changed, __ATOMIC_ACQUIRE));
+	}
+	return ret;
+}
+
+static int wait_and_be_kept(void *arg)
+{
+	is_kept = true;
+	return memwait_waitgroup_wait(arg);
+}
+
+/* A waiter that sees it before it is taken back. */
+USERLIB_TEST(R1_one_done_too_many_holds_nobody_back)
+{
+	memwait_waitgroup_t *group = self->shared;
+
+	surplus.group = group;
+	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
+	runner_start(&surplus.waiter, wait_and_be_kept, group);
+	await_waiters(self->fd, count_of(group), U32_SIZE, 1);
+	is_too_many = true;
+	EXPECT_EQ(EINVAL, memwait_waitgroup_done(group));
+	EXPECT_EQ(1, surplus.has_changed);
+	EXPECT_EQ(0, memwait_notify(count_of(group), MEMWAIT_ALL, 0));
+	EXPECT_EQ(0, runner_join(&surplus.waiter));
+	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
 }
 
 USERLIB_TEST(R5_it_counts)

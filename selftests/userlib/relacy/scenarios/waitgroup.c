@@ -70,6 +70,23 @@ SCENARIO("waitgroup refused", 3, group_set_up(0, 1), group_refused_thread, group
 SCENARIO("waitgroup refused private", 3, group_set_up(PRIVATE, 1), group_refused_thread,
 	 group_finish);
 
+/* One done too many: refused, and nobody sleeps on. */
+static void group_surplus_thread(unsigned int thread)
+{
+	if (thread)
+		done[thread] = !memwait_waitgroup_done(&shared->group);
+	else
+		CHECK(!memwait_waitgroup_wait(&shared->group));
+}
+
+static void group_surplus_finish(void)
+{
+	CHECK(done[1] + done[2] == 1);
+	group_finish();
+}
+
+SCENARIO("waitgroup surplus", 3, group_set_up(0, 1), group_surplus_thread, group_surplus_finish);
+
 /* Destroyed by one that has not waited. */
 static void group_destroyed_thread(unsigned int thread)
 {
