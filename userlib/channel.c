@@ -77,7 +77,7 @@
  * makes no access but those under the lock, once it has had that.
  *
  *	caller with the lock			destroy
- *	(1) become a user, if others wait	(1) take the lock, if it is locked, and release it
+ *	(1) become a user, if others wait	(1) if somebody has the lock, take and release it
  *	(2) release the lock			(2) wait until there is no user
  *	(3) leave: the last access
  *
@@ -301,25 +301,21 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 	memwait_users_leave(&side->users, NULL);
 }
 
-static bool is_locked(const struct memwait_channel *channel, struct side *side)
-{
-	/* acquire, both: pair with unlock_free() */
-	return is_private(channel) ?
-	       atomic_load_explicit(&side->lock.word, memory_order_acquire) & MEMWAIT_LOCKED :
-	       atomic_load_explicit(&side->lock.owned, memory_order_acquire) & MEMWAIT_OWNER_MASK;
-}
-
 /*
  * Waits until nobody is within a call of this side. Returns 0; EBUSY: somebody waits for a change
  * of @other, or an operation has not ended, or users are presumed dead; or an error of the device.
  */
 static int drain(struct memwait_channel *channel, struct side *side, struct side *other)
 {
+	const uint32_t kind = lock_kind(channel);
 	/* For those who wait, perhaps for the lock. */
-	int ret = memwait_users_drain(&side->users, event_word(other));
+	int looks = 0, ret = memwait_users_drain(&side->users, event_word(other));
 
-	if (!ret && is_locked(channel, side)) {
-		ret = lock(channel, side, &memwait_never);
+	if (!ret && memwait_gate_look(&side->lock, kind)) {
+		do
+			ret = memwait_gate_look_again(&side->lock, &side->spins, kind, &looks);
+		while (ret == ETIMEDOUT);
+		ret = locked(side, ret);
 		if (!ret)
 			unlock(channel, side);
 	}

@@ -678,6 +678,8 @@ struct memwait_users {
 void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op);
 int memwait_users_drain(struct memwait_users *users, const volatile void *word);
+int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, uint32_t kind,
+			    int *looks);
 
 /*
  * Next step of a round: begins (MEMWAIT_OP_BEGIN) or continues after a wait. @outcome may be a

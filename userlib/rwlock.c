@@ -402,10 +402,6 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 	return ret;
 }
 
-/* How long destroy waits for the gate before it looks at the state again, in ms; and how often. */
-#define DESTROY_LOOKS_AFTER	100
-#define GATE_IS_DEAD		100
-
 /*
  * Returns 0: the lock is free; EBUSY; EAGAIN: no thread is inside, but a writer has yet to unlock
  * the gate; or an error of the device.
@@ -424,14 +420,11 @@ static int look_for_users(struct rwlock *lock)
 	return state & CLOSED && ret == EBUSY ? EBUSY : EAGAIN;
 }
 
-/* Locks and unlocks the gate, or gives up after DESTROY_LOOKS_AFTER. Returns 0 or an error. */
-static int await_gate(struct rwlock *lock)
+/* Locks and unlocks the gate, or gives up after a while. Returns 0 or an error. */
+static int await_gate(struct rwlock *lock, int *looks)
 {
-	struct memwait_deadline deadline;
-	int ret;
+	int ret = memwait_gate_look_again(&lock->gate, &lock->spins, lock->kind, looks);
 
-	memwait_deadline_after(&deadline, CLOCK_MONOTONIC, DESTROY_LOOKS_AFTER);
-	ret = lock_gate(lock, &deadline);
 	if (ret == EOWNERDEAD)
 		return memwait_owner_abandon(&lock->gate.owned, lock->kind);
 	if (ret == ETIMEDOUT || ret == ENOTRECOVERABLE)
@@ -439,10 +432,7 @@ static int await_gate(struct rwlock *lock)
 	return ret ? ret : release_gate(lock);
 }
 
-/*
- * Waits for a writer that has yet to unlock the gate, for as long as that takes. In a lock that is
- * shared and not robust, the writer may have been killed: EBUSY after ten seconds.
- */
+/* Waits for a writer that has yet to unlock the gate, unless it is presumed dead: EBUSY. */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
@@ -458,10 +448,7 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 		ret = look_for_users(lock);
 		if (ret != EAGAIN)
 			return ret;
-		if (!(lock->kind & (MEMWAIT_PRIVATE | MEMWAIT_RWLOCK_ROBUST)) &&
-		    looks++ == GATE_IS_DEAD)
-			return EBUSY;
-		ret = await_gate(lock);
+		ret = await_gate(lock, &looks);
 		if (ret)
 			return ret;
 	}

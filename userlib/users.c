@@ -14,7 +14,8 @@
  * An operation leaves just before its callback. Destroy must not wait for operations, as a callback
  * of their loop may call destroy. A killed user stays counted, and so do those of the parent's
  * threads in a child of fork(). So destroy of a shared object, and of any object in such a child,
- * gives up when it has found the same count in all of DEAD_AFTER looks.
+ * gives up when it has found the same count in all of DEAD_AFTER looks. Likewise if it waits for a
+ * gate (rwlock.c, channel.c), unless the kernel tells of its owner's death.
  *
  * Invariant: neither number becomes negative. A user may enter while DESTROYING is set: a signal
  * handler of the destroying thread, or any thread if destroy will return EBUSY or was killed.
@@ -31,6 +32,16 @@
 
 /* Looks, not a time, which passes while the process is stopped, too. */
 #define DEAD_AFTER	10
+
+/* The same of a gate, for which the caller may have more to look at. */
+#define GATE_LOOK_AFTER_MS	100
+#define GATE_DEAD_AFTER		100
+
+/* A child of fork() has copies of the private objects that its parent's threads use. */
+static bool may_be_dead(uint32_t flags)
+{
+	return !(flags & MEMWAIT_PRIVATE) || memwait_process_number() != 1;
+}
 
 /* @op: NULL for a thread. */
 void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
@@ -68,8 +79,6 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
 	struct memwait_deadline deadline;
 	uint32_t flags = users->flags & MEMWAIT_PRIVATE;
-	/* A child of fork() has copies of the private objects that its parent's threads use. */
-	bool may_be_dead = !flags || memwait_process_number() != 1;
 	uint32_t n, last = 0;
 	int looks = 0, ret = 0;
 
@@ -84,7 +93,7 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 			looks = 0;
 		last = n;
 		ret = word ? memwait_sleepers(word, flags) : 0;
-		if (ret > 0 || (may_be_dead && looks == DEAD_AFTER))
+		if (ret > 0 || (looks == DEAD_AFTER && may_be_dead(flags)))
 			ret = -EBUSY;
 		if (!ret)
 			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | flags,
@@ -100,6 +109,23 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	/* relaxed: this bit publishes nothing */
 	atomic_fetch_and_explicit(&users->count, ~DESTROYING, memory_order_relaxed);
 	return -ret;
+}
+
+/*
+ * For destroy: locks a gate. Returns as memwait_gate_lock(); ETIMEDOUT: not yet; or EBUSY, if its
+ * owner is presumed dead after so many @looks.
+ */
+int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, uint32_t kind,
+			    int *looks)
+{
+	struct memwait_deadline deadline;
+
+	/* Of a shared one that is robust it is known. */
+	if ((kind & MEMWAIT_PRIVATE || !memwait_gate_is_owned(kind)) && may_be_dead(kind) &&
+	    (*looks)++ == GATE_DEAD_AFTER)
+		return EBUSY;
+	memwait_deadline_after(&deadline, CLOCK_MONOTONIC, GATE_LOOK_AFTER_MS);
+	return memwait_gate_lock(gate, spins, kind, &deadline);
 }
 
 /* A round of a thread (@op is NULL) or an operation. */

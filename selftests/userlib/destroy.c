@@ -426,10 +426,25 @@ static int let_through(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
+/* One that stands still, before its next notify, or in a copy of what it cannot read. */
+static int standing, goes_on;
+static __thread bool stands_still;
+
+static void stand_still(void)
+{
+	__atomic_add_fetch(&standing, 1, __ATOMIC_RELEASE);
+	sleep_until(get(&goes_on));
+}
+
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	bool waits = request == MEMWAIT_IOC_WAIT || request == MEMWAIT_IOC_NOTIFY_WAIT;
 
+	if (stands_still &&
+	    (request == MEMWAIT_IOC_CHANGE_NOTIFY || request == MEMWAIT_IOC_WAITERS)) {
+		stands_still = false;
+		stand_still();
+	}
 	if (keeps_until)
 		return let_through(fd, request, argument);
 	if (waits && is_waiter && !get(&meeting->about_to_sleep)) {
@@ -650,9 +665,19 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 	}
 }
 
+/* Children of which one destroys a channel, and each other one a lock. */
+#define HEIRS	3
+
 static struct {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
+	struct board board;
+	struct runner sender;
+	struct own_lock {
+		memwait_rwlock_t lock;
+		struct runner writer, next;
+		int locked, may_unlock;
+	} locks[HEIRS - 1];
 } own;
 
 static int wait_for_own(void *arg)
@@ -662,9 +687,87 @@ static int wait_for_own(void *arg)
 	       memwait_mutex_unlock(&own.mutex);
 }
 
+static int unlock_and_stand(void *arg)
+{
+	struct own_lock *of = arg;
+	int ret = memwait_rwlock_wrlock(&of->lock);
+
+	set(&of->locked, 1);
+	sleep_until(get(&of->may_unlock));
+	stands_still = true;
+	return ret ?: memwait_rwlock_unlock(&of->lock);
+}
+
+static int write_after(void *arg)
+{
+	struct own_lock *of = arg;
+
+	return memwait_rwlock_wrlock(&of->lock) ?: memwait_rwlock_unlock(&of->lock);
+}
+
+/* An item that is kept from the sender which copies it. */
+static void *kept_item;
+
+static void let_copy(int signal)
+{
+	stand_still();
+	mprotect(kept_item, 4096, PROT_READ);
+}
+
+static int send_kept(void *arg)
+{
+	return memwait_channel_send(channel_of(arg), kept_item, 8);
+}
+
+/* Starts children of which each destroys a copy of what a thread stands still in. */
+static void start_heirs(struct __test_metadata *_metadata, pid_t *heirs)
+{
+	const unsigned int kinds[] = { MEMWAIT_PRIVATE, MEMWAIT_PRIVATE | MEMWAIT_RWLOCK_ROBUST };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(own.locks); i++) {
+		struct own_lock *of = &own.locks[i];
+
+		/* Another waits at the gate, so that it is unlocked by a call. */
+		ASSERT_EQ(0, memwait_rwlock_init(&of->lock, kinds[i]));
+		runner_start(&of->writer, unlock_and_stand, of);
+		await(&of->locked);
+		runner_start(&of->next, write_after, of);
+		runner_await_asleep(&of->next);
+		set(&of->may_unlock, 1);
+	}
+	kept_item = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, kept_item);
+	signal(SIGSEGV, let_copy);
+	ASSERT_EQ(0, set_up_empty(&own.board, MEMWAIT_PRIVATE));
+	runner_start(&own.sender, send_kept, &own.board);
+	spin_until(get(&standing) == HEIRS);
+	for (i = 0; i < HEIRS; i++) {
+		heirs[i] = fork_child();
+		if (!heirs[i])
+			_exit(i < ARRAY_SIZE(own.locks) ?
+			      memwait_rwlock_destroy(&own.locks[i].lock) :
+			      destroy_channel(&own.board));
+	}
+}
+
+static void end_heirs(struct __test_metadata *_metadata, const pid_t *heirs)
+{
+	size_t i;
+
+	for (i = 0; i < HEIRS; i++)
+		EXPECT_EQ(EBUSY, child_status(heirs[i]));
+	set(&goes_on, 1);
+	for (i = 0; i < ARRAY_SIZE(own.locks); i++) {
+		EXPECT_EQ(0, runner_join(&own.locks[i].writer));
+		EXPECT_EQ(0, runner_join(&own.locks[i].next));
+	}
+	EXPECT_EQ(0, runner_join(&own.sender));
+}
+
 /*
  * Those never leave; but of a robust lock's writer it is known that it is dead. Nor do a parent's
- * threads leave the copy that a child has of a private object.
+ * threads leave the copy that a child has of a private object, or unlock what they have in it.
  */
 USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 {
@@ -674,9 +777,10 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 	struct board *boards = self->shared;
 	memwait_rwlock_t *locks = (void *)&boards[ARRAY_SIZE(things)];
 	struct runner waiter;
-	pid_t pid, child;
+	pid_t pid, child, heirs[HEIRS];
 	size_t i;
 
+	start_heirs(_metadata, heirs);
 	ASSERT_EQ(0, memwait_mutex_init(&own.mutex, MEMWAIT_PRIVATE));
 	ASSERT_EQ(0, memwait_cond_init(&own.cond, MEMWAIT_PRIVATE));
 	runner_start(&waiter, wait_for_own, NULL);
@@ -706,6 +810,7 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		EXPECT_EQ(kinds[i] ? 0 : EBUSY, runner_join(&destroyers[i]));
 	EXPECT_EQ(EBUSY, child_status(child));
+	end_heirs(_metadata, heirs);
 	EXPECT_EQ(0, memwait_cond_broadcast(&own.cond));
 	EXPECT_EQ(0, runner_join(&waiter));
 }
