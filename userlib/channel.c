@@ -893,11 +893,15 @@ int memwait_channel_close(memwait_channel_t *channel)
 size_t memwait_channel_length(const memwait_channel_t *channel)
 {
 	uint64_t filled, freed;
+	uint32_t length;
 
 	if (!is_valid(channel))
 		return 0;
-	/* relaxed, both: out of date at once */
-	freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
+	/* acquire: head is not behind it */
+	freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
+	/* relaxed: out of date at once */
 	filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
-	return length_between(channel, position_of(filled), position_of(freed));
+	length = length_between(channel, position_of(filled), position_of(freed));
+	/* Others may have gone on between the two. */
+	return length < channel->capacity ? length : channel->capacity;
 }

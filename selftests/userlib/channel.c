@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Channels: everything that is sent is received, once, in the order of each sender. */
 #include "channel_test.h"
+#include <sys/ptrace.h>
 
 USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 {
@@ -548,6 +549,37 @@ USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 	EXPECT_EQ(EINVAL, memwait_channel_trysend(NULL, &item, sizeof(item)));
 	EXPECT_EQ(EINVAL, memwait_channel_close(NULL));
 	EXPECT_EQ(0, memwait_channel_destroy(timed.channel));
+}
+
+static int tell_length(memwait_channel_t *channel)
+{
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		return 90;
+	raise(SIGSTOP);
+	return memwait_channel_length(channel) > 1;
+}
+
+/* The full ring is emptied and filled between any two instructions of the one who asks. */
+USERLIB_TEST(R5_a_length_is_not_above_the_capacity)
+{
+	memwait_channel_t *channel = self->shared;
+	uint64_t item = 0;
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_trysend(channel, &item, sizeof(item)));
+	pid = fork_child();
+	if (!pid)
+		_exit(tell_length(channel));
+	while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item, sizeof(item)));
+		ASSERT_EQ(0, memwait_channel_trysend(channel, &item, sizeof(item)));
+		ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL);
+	}
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
 TEST_HARNESS_MAIN

@@ -52,6 +52,24 @@ static void channel_two_receivers_thread(unsigned int thread)
 	channel_send(2);
 }
 
+/* There is one item at most, though two would fit. */
+static void channel_length_thread(unsigned int thread)
+{
+	if (!thread)
+		channel_send(1);
+	else if (thread == 1)
+		CHECK(!channel_receive(thread));
+	else
+		CHECK(memwait_channel_length(channel()) <= 1);
+}
+
+static void channel_length_finish(void)
+{
+	CHECK(!memwait_channel_length(channel()));
+}
+
+SCENARIO("channel length", 3, channel_set_up(0, 2), channel_length_thread, channel_length_finish);
+
 static void channel_finish(void)
 {
 	CHECK(done_by_all() == 1 + 2);
