@@ -1001,6 +1001,7 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	}
 	*op = to_op(public_op);
 	(*op)->phase = 0;
+	(*op)->index = 0;
 	(*op)->count = 0;
 	(*op)->told = 0;
 	(*op)->cancelled = false;

@@ -59,6 +59,7 @@ USERLIB_TEST(R16_the_first_word_that_differs_is_told)
 	struct timespec past = { -1, 0 };
 	uint32_t *words = self->shared;
 	unsigned int index = 999, i;
+	memwait_sem_t sem;
 
 	expect_values(waits, words, 0);
 	for (i = 0; i < 3; i++) {
@@ -78,6 +79,10 @@ USERLIB_TEST(R16_the_first_word_that_differs_is_told)
 	EXPECT_EQ(7, memwait_op_index(&counted.op));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, memwait_op_index(NULL));
+	/* The next one has none, though it ends at once. */
+	ASSERT_EQ(0, memwait_sem_init(&sem, 0, 1));
+	EXPECT_EQ(0, memwait_sem_wait_async(&sem, &counted.op));
+	EXPECT_EQ(0, memwait_op_index(&counted.op));
 
 	EXPECT_EQ(-EINVAL, memwait_wait_any(waits, 0, NULL, 0, NULL));
 	EXPECT_EQ(-EINVAL, memwait_wait_any(waits, MEMWAIT_GROUP_MAX + 1, NULL, 0, NULL));
