@@ -597,9 +597,9 @@ static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	if (!is_valid(barrier))
+	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(barrier))
 		return EINVAL;
-	if (barrier->count == 1)
+	if (outcome == MEMWAIT_OP_BEGIN && barrier->count == 1)
 		return be_alone(barrier);
 	return memwait_users_step(&barrier->users, look, op, outcome);
 }

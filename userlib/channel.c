@@ -434,7 +434,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 					       next - (uint32_t)was, 1, channel->flags, NULL);
 			if (woken < 0)
 				return -woken;
-			if (woken > 1 || (woken && (was & WAITERS) != WAITER) ||
+			if ((woken && (was & WAITERS) != WAITER) ||
 			    (was & STAMP) == stamp_of(now))
 				return 0;
 			/* relaxed, both: a waiter that arms after this also arms after (2) */
