@@ -329,8 +329,23 @@ int memwait_device_first(void)
 	return fd < 0 ? -fd : 0;
 }
 
-/* An ioctl of the process's own context. */
-int memwait_device(unsigned long command, void *argument)
+/* Asynchronous cancellation is enabled only around the system call. */
+static int ioctl_cancellable(int fd, unsigned long command, void *argument,
+			     void (*cancelled)(void *data), void *data)
+{
+	int ret, type;
+
+	pthread_cleanup_push(cancelled, data);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	ret = memwait_device_ioctl(fd, command, argument);
+	pthread_setcanceltype(type, NULL);
+	pthread_cleanup_pop(0);
+	return ret;
+}
+
+/* An ioctl of the process's own context. @cancelled: NULL, if it is no cancellation point. */
+static int device_call(unsigned long command, void *argument, void (*cancelled)(void *data),
+		       void *data)
 {
 	bool again = false;
 	uint64_t context;
@@ -340,9 +355,15 @@ int memwait_device(unsigned long command, void *argument)
 		fd = device_get(&context);
 		if (fd < 0)
 			return fd;
-		ret = memwait_device_ioctl(fd, command, argument);
+		ret = cancelled ? ioctl_cancellable(fd, command, argument, cancelled, data) :
+				  memwait_device_ioctl(fd, command, argument);
 	} while (device_was_closed(context, ret, &again));
 	return memwait_device_error(ret);
+}
+
+int memwait_device(unsigned long command, void *argument)
+{
+	return device_call(command, argument, NULL, NULL);
 }
 
 /*
@@ -482,41 +503,11 @@ uint64_t memwait_deadline_left(const struct memwait_deadline *deadline)
 	return now.ns < deadline->ns ? deadline->ns - now.ns : 0;
 }
 
-/* Sleeps while *@word == @expected. */
-int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
-		  const struct memwait_deadline *deadline)
-{
-	struct memwait_wait wait = {
-		.addr = (uintptr_t)word,
-		.expected = expected,
-		.deadline = deadline->ns,
-	};
-
-	if (deadline->error)
-		return -deadline->error;
-	wait.flags = owned_if_possible(flags) | deadline->flags;
-	return memwait_device(MEMWAIT_IOC_WAIT, &wait);
-}
-
-/* Asynchronous cancellation is enabled only around the system call. */
-static int wait_cancellable(int fd, unsigned long command, void *wait,
-			    void (*cancelled)(void *argument), void *argument)
-{
-	int ret, type;
-
-	pthread_cleanup_push(cancelled, argument);
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	ret = memwait_device_ioctl(fd, command, wait);
-	pthread_setcanceltype(type, NULL);
-	pthread_cleanup_pop(0);
-	return ret;
-}
-
 /*
  * memwait_sleep() as a cancellation point: @cancelled runs if the thread is cancelled before, in or
- * just after its sleep. If @wake is not NULL, first wakes its oldest sleeper; @wake is
- * MEMWAIT_PRIVATE if @word is. @cancelled cannot tell whether that wake-up was done. After -EINTR
- * it was done, after other errors it may have been.
+ * just after its sleep; not one if that is NULL. If @wake is not NULL, first wakes its oldest
+ * sleeper; @wake is MEMWAIT_PRIVATE if @word is. @cancelled cannot tell whether that wake-up was
+ * done. After -EINTR it was done, after other errors it may have been.
  */
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
 			      uint64_t expected, uint32_t flags,
@@ -535,25 +526,19 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			.deadline = deadline->ns,
 		},
 	};
-	bool again = false;
-	uint64_t context;
-	int fd, ret;
 
 	if (deadline->error)
 		return -deadline->error;
 	both.wait.flags = owned_if_possible(flags) | deadline->flags;
-	do {
-		fd = device_get(&context);
-		if (fd < 0)
-			return fd;
-		if (wake)
-			ret = wait_cancellable(fd, MEMWAIT_IOC_NOTIFY_WAIT, &both, cancelled,
-					       argument);
-		else
-			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
-					       argument);
-	} while (device_was_closed(context, ret, &again));
-	return memwait_device_error(ret);
+	return wake ? device_call(MEMWAIT_IOC_NOTIFY_WAIT, &both, cancelled, argument) :
+		      device_call(MEMWAIT_IOC_WAIT, &both.wait, cancelled, argument);
+}
+
+/* Sleeps while *@word == @expected. */
+int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
+		  const struct memwait_deadline *deadline)
+{
+	return memwait_sleep_cancellable(NULL, word, expected, flags, deadline, NULL, NULL);
 }
 
 /* Wakes the oldest waiters. Returns how many, or a negative error number. */
