@@ -261,14 +261,20 @@ static int add_reader_and_go(struct rwlock *lock)
 	return ret;
 }
 
-/* The caller holds the gate. Returns a state to sleep on if readers are inside, or 0. */
-static uint32_t close_state(struct rwlock *lock)
+/*
+ * The caller holds the gate. Returns 0; or a state to sleep on, if readers are inside. @if_empty:
+ * then it is not closed, and the state is that which it has.
+ */
+static inline uint32_t close_state(struct rwlock *lock, bool if_empty)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed), next;
 
 	check_gate(lock);
 	do {
+		check(lock, state);
+		if (if_empty && state & READERS)
+			return state;
 		next = state | CLOSED;
 		if (state & READERS)
 			next |= WAITING;
@@ -280,47 +286,24 @@ static uint32_t close_state(struct rwlock *lock)
 	return next & READERS ? next : 0;
 }
 
-/* The same, unless readers are inside (EBUSY). */
-static int close_if_empty(struct rwlock *lock)
-{
-	/* relaxed: only the compare-and-swap counts */
-	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-
-	check_gate(lock);
-	do {
-		check(lock, state);
-		if (state & READERS)
-			return EBUSY;
-		/* acquire: as close_state() */
-	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state | CLOSED,
-							memory_order_acquire,
-							memory_order_relaxed));
-	return 0;
-}
-
 /*
  * A writer holds the gate of a lock that prefers readers. Closes the state: 0. Or, if readers are
  * inside, unlocks the gate: EBUSY, and the caller sleeps while the flags are those of @seen.
  */
 static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 {
-	/* relaxed, all: only close_if_empty() counts */
-	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+	uint32_t state;
 
-	for (;;) {
-		if (!(state & READERS)) {
-			if (!close_if_empty(lock))
-				return 0;
-			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-			continue;
-		}
+	do {
+		state = close_state(lock, true);
+		if (!state)
+			return 0;
 		*seen = state | WAITING;
-		if (state & WAITING ||
-		    atomic_compare_exchange_weak_explicit(&lock->state, &state, *seen,
-							  memory_order_relaxed,
-							  memory_order_relaxed))
-			break;
-	}
+		/* relaxed, both: only close_state() counts */
+	} while (!(state & WAITING) &&
+		 !atomic_compare_exchange_weak_explicit(&lock->state, &state, *seen,
+							memory_order_relaxed,
+							memory_order_relaxed));
 	release_gate(lock);
 	return EBUSY;
 }
@@ -388,7 +371,7 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 {
 	uint32_t state;
 
-	while ((state = close_state(lock)) != 0) {
+	while ((state = close_state(lock, false)) != 0) {
 		if (outcome == MEMWAIT_TIMED_OUT || memwait_has_failed(outcome)) {
 			give_up(lock);
 			return outcome < 0 ? -outcome : ETIMEDOUT;
@@ -565,7 +548,7 @@ static inline int read_until(struct rwlock *lock, const struct memwait_deadline 
 /* The caller holds the gate; @ret is the result of locking it. Returns EBUSY instead of waiting. */
 static int try_to_write(struct rwlock *lock, int ret)
 {
-	if (!close_state(lock))
+	if (!close_state(lock, false))
 		return ret;
 	give_up(lock);
 	return EBUSY;
@@ -613,7 +596,7 @@ static inline int write_after(struct rwlock *lock, const struct memwait_deadline
 {
 	int ret = lock_gate(lock, deadline);
 
-	if (!ret && !close_if_empty(lock))
+	if (!ret && !close_state(lock, true))
 		return 0;
 	return enter(lock, NULL, deadline, true, ret, MEMWAIT_OP_BEGIN);
 }
@@ -651,7 +634,7 @@ static inline int trywrite(struct rwlock *lock)
 
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);
-	if (ret || !close_if_empty(lock))
+	if (ret || !close_state(lock, true))
 		return ret;
 	release_gate(lock);
 	return EBUSY;
