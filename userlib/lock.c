@@ -210,20 +210,20 @@ static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint3
 static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
 		    uint32_t kind, const struct memwait_deadline *deadline)
 {
-	struct memwait_deadline kept, end;
-	uint64_t early;
+	const uint64_t most = KEPT_MS * 1000000ULL;
+	struct memwait_deadline kept;
+	uint64_t left;
 
-	memwait_deadline_after(&kept, CLOCK_MONOTONIC, KEPT_MS);
+	memwait_deadline_after(&kept, CLOCK_MONOTONIC, 0);
+	/*
+	 * The deadline may come first, by another clock. That of an operation is none. What is left
+	 * is asked for after the time: so the sum is not later than the deadline.
+	 */
+	left = memwait_deadline_left(op ? &op->deadline : deadline);
+	kept.ns += left < most ? left : most;
 	turn->gives_way = true;
-	if (op) {
+	if (op)
 		op->deadline = kept;
-	} else {
-		/* The deadline may come first, by another clock. */
-		memwait_deadline_after(&end, deadline->flags ? CLOCK_REALTIME : CLOCK_MONOTONIC,
-				       KEPT_MS);
-		early = deadline->ns < end.ns ? end.ns - deadline->ns : 0;
-		kept.ns -= early < KEPT_MS * 1000000ULL ? early : KEPT_MS * 1000000ULL;
-	}
 	return await(op, word, LATE, kind, &kept);
 }
 
