@@ -584,13 +584,14 @@ static int be_alone(struct barrier *barrier)
 static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_deadline *deadline)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
+	struct memwait_round round = { 0 };
 	int ret = why_not(barrier);
 
 	if (ret)
 		return ret;
 	if (barrier->count == 1)
 		return be_alone(barrier);
-	return memwait_users_wait(&barrier->users, look, deadline);
+	return memwait_users_round(&barrier->users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
 }
 
 static int wait_step(struct memwait_op *op, int outcome)
@@ -601,7 +602,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 		return EINVAL;
 	if (outcome == MEMWAIT_OP_BEGIN && barrier->count == 1)
 		return be_alone(barrier);
-	return memwait_users_step(&barrier->users, look, op, outcome);
+	return memwait_users_round(&barrier->users, look, &op->round, op, NULL, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)

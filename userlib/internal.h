@@ -687,10 +687,9 @@ int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, u
  */
 typedef int memwait_look_t(struct memwait_users *users, struct memwait_round *round, int outcome);
 
-int memwait_users_wait(struct memwait_users *users, memwait_look_t *look,
-		       const struct memwait_deadline *deadline);
-int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct memwait_op *op,
-		       int outcome);
+int memwait_users_round(struct memwait_users *users, memwait_look_t *look,
+			struct memwait_round *round, struct memwait_op *op,
+			const struct memwait_deadline *deadline, int outcome);
 
 /* mutex.c: for condition variables */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,

@@ -20,8 +20,8 @@
  * Invariant: neither number becomes negative. A user may enter while DESTROYING is set: a signal
  * handler of the destroying thread, or any thread if destroy will return EBUSY or was killed.
  *
- * A round waits for the end of a generation of a barrier or a wait group. do_round() is the loop of
- * threads and operations; look() knows the object's word.
+ * A round waits for the end of a generation of a barrier or a wait group. memwait_users_round() is
+ * the loop of threads and operations; look() knows the object's word.
  */
 #include "internal.h"
 
@@ -128,10 +128,10 @@ int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, u
 	return memwait_gate_lock(gate, spins, kind, &deadline);
 }
 
-/* A round of a thread (@op is NULL) or an operation. */
-static int do_round(struct memwait_users *users, memwait_look_t *look,
-		    struct memwait_round *round, struct memwait_op *op,
-		    const struct memwait_deadline *deadline, int outcome)
+/* Of a thread (@op is NULL) or an operation. Returns the result of @look. */
+int memwait_users_round(struct memwait_users *users, memwait_look_t *look,
+			struct memwait_round *round, struct memwait_op *op,
+			const struct memwait_deadline *deadline, int outcome)
 {
 	int ret;
 
@@ -147,19 +147,4 @@ static int do_round(struct memwait_users *users, memwait_look_t *look,
 		memwait_tsan_acquire(&users->operations);
 	memwait_users_leave(users, op);
 	return ret;
-}
-
-/* Returns the result of @look. */
-int memwait_users_wait(struct memwait_users *users, memwait_look_t *look,
-		       const struct memwait_deadline *deadline)
-{
-	struct memwait_round round = { 0 };
-
-	return do_round(users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
-}
-
-int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct memwait_op *op,
-		       int outcome)
-{
-	return do_round(users, look, &op->round, op, &op->deadline, outcome);
 }

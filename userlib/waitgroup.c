@@ -204,6 +204,7 @@ static bool is_over(struct waitgroup *group)
 static int wait_until(memwait_waitgroup_t *public_group, const struct memwait_deadline *deadline)
 {
 	struct waitgroup *group = to_group(public_group);
+	struct memwait_round round = { 0 };
 	int ret;
 
 	if (!is_valid(group))
@@ -211,7 +212,7 @@ static int wait_until(memwait_waitgroup_t *public_group, const struct memwait_de
 	ret = memwait_need_device();
 	if (ret || is_over(group))
 		return ret;
-	return memwait_users_wait(&group->users, look, deadline);
+	return memwait_users_round(&group->users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
 }
 
 static int wait_step(struct memwait_op *op, int outcome)
@@ -222,7 +223,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 		return EINVAL;
 	if (outcome == MEMWAIT_OP_BEGIN && is_over(group))
 		return 0;
-	return memwait_users_step(&group->users, look, op, outcome);
+	return memwait_users_round(&group->users, look, &op->round, op, NULL, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
