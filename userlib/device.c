@@ -373,12 +373,7 @@ int memwait_device(unsigned long command, void *argument)
 int memwait_available(void)
 {
 	uint32_t word = 0;
-	struct memwait_wait wait = {
-		.addr = (uintptr_t)&word,
-		.expected = 1,
-		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
-	};
-	int ret = memwait_device(MEMWAIT_IOC_WAIT, &wait);
+	int ret = memwait_sleep(&word, 1, MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE, &memwait_never);
 
 	if (ret < 0)
 		return ret;
