@@ -44,12 +44,8 @@ static void watch_forks(void)
 	memwait_on_valgrind = memwait_runs_on_valgrind();
 #endif
 	pthread_atfork(NULL, NULL, after_fork);
-	if (page == MAP_FAILED)
+	if (page == MAP_FAILED || madvise(page, size, MADV_WIPEONFORK))
 		return;
-	if (madvise(page, size, MADV_WIPEONFORK)) {
-		munmap(page, size);
-		return;
-	}
 	atomic_init((_Atomic uint32_t *)page, 1);
 	memwait_process = page;
 }
