@@ -866,14 +866,6 @@ MEMWAIT_DEFINE_WAITS(channel, verb, (memwait_channel_t *object, item_t *item, si
 DEFINE_TRANSFER(send, const void, true)
 DEFINE_TRANSFER(recv, void, false)
 
-/* By a user: others may find CLOSED at head, and destroy the channel. */
-static int close_both(struct memwait_channel *channel)
-{
-	int ret = set_closed(channel, &channel->senders);
-
-	return ret ? ret : set_closed(channel, &channel->receivers);
-}
-
 int memwait_channel_close(memwait_channel_t *channel)
 {
 	int ret;
@@ -884,8 +876,11 @@ int memwait_channel_close(memwait_channel_t *channel)
 	if (ret)
 		return ret;
 	memwait_tsan_release(&channel->senders);
+	/* Others may find CLOSED at head, and destroy the channel. */
 	memwait_users_enter(&channel->senders.users, NULL);
-	ret = close_both(channel);
+	ret = set_closed(channel, &channel->senders);
+	if (!ret)
+		ret = set_closed(channel, &channel->receivers);
 	memwait_users_leave(&channel->senders.users, NULL);
 	return ret;
 }
