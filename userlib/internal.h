@@ -561,6 +561,7 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind);
 int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind);
 int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind);
 void memwait_owner_make_consistent(_Atomic uint64_t *word);
+int memwait_owner_consistent(_Atomic uint64_t *word);
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind);
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome);
 void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome);

@@ -306,18 +306,10 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	uint64_t now;
 
 	if (!mutex || !is_robust(mutex) || is_unknown(mutex))
 		return EINVAL;
-	/* relaxed: a caller that has it stored it */
-	now = atomic_load_explicit(&mutex->gate.owned, memory_order_relaxed);
-	if (!(now & MEMWAIT_OWNER_INCONSISTENT) || now == MEMWAIT_NOT_RECOVERABLE)
-		return EINVAL;
-	if (!is_own(mutex))
-		return EPERM;
-	memwait_owner_make_consistent(&mutex->gate.owned);
-	return 0;
+	return memwait_owner_consistent(&mutex->gate.owned);
 }
 
 static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int outcome)

@@ -307,6 +307,23 @@ void memwait_owner_make_consistent(_Atomic uint64_t *word)
 	MEMWAIT_INVARIANT(was & MEMWAIT_OWNER_INCONSISTENT && was & MEMWAIT_OWNER_MASK);
 }
 
+/*
+ * The same for a program. EINVAL: no owner has died, or it is not recoverable. EPERM: the caller
+ * does not have the lock.
+ */
+int memwait_owner_consistent(_Atomic uint64_t *word)
+{
+	/* relaxed: a caller that has it stored it */
+	uint64_t id, now = atomic_load_explicit(word, memory_order_relaxed);
+
+	if (!(now & MEMWAIT_OWNER_INCONSISTENT) || now == MEMWAIT_NOT_RECOVERABLE)
+		return EINVAL;
+	if (memwait_owner(&id) < 0 || (now & MEMWAIT_OWNER_MASK) != id)
+		return EPERM;
+	memwait_owner_make_consistent(word);
+	return 0;
+}
+
 /* memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. */
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
 {

@@ -745,15 +745,9 @@ int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
 
-	if (!is_valid(lock) || !is_inconsistent(lock))
+	if (!is_valid(lock) || !is_robust(lock))
 		return EINVAL;
-	if (gate_is_own(lock)) {
-		memwait_owner_make_consistent(&lock->gate.owned);
-		return 0;
-	}
-	/* relaxed: out of date at once */
-	return atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) ==
-	       MEMWAIT_NOT_RECOVERABLE ? EINVAL : EPERM;
+	return memwait_owner_consistent(&lock->gate.owned);
 }
 
 /*
