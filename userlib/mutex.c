@@ -312,8 +312,10 @@ int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 	return memwait_owner_consistent(&mutex->gate.owned);
 }
 
-static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int outcome)
+int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
+			     int outcome)
 {
+	struct mutex *mutex = to_mutex(public_mutex);
 	uint64_t id;
 	int ret;
 
@@ -328,17 +330,14 @@ static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int 
 
 static int lock_step(struct memwait_op *op, int outcome)
 {
-	struct mutex *mutex = op->object;
-	int ret = outcome == MEMWAIT_OP_BEGIN ? lock_again(mutex) : EBUSY;
+	int ret = outcome == MEMWAIT_OP_BEGIN ? lock_again(op->object) : EBUSY;
 
-	return ret == EBUSY ? step(mutex, 1, op, outcome) : ret;
+	return ret == EBUSY ? memwait_mutex_step_again(op->object, 1, op, outcome) : ret;
 }
 
 static void lock_undo(struct memwait_op *op, int outcome)
 {
-	struct mutex *mutex = op->object;
-
-	memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
+	memwait_mutex_undo_again(op->object, &op->turn, outcome);
 }
 
 static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
@@ -437,12 +436,6 @@ int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 		ret = memwait_gate_try(&mutex->gate, mutex->kind);
 	}
 	return locked(mutex, count, ret);
-}
-
-int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
-			     int outcome)
-{
-	return step(to_mutex(public_mutex), count, op, outcome);
 }
 
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, const struct memwait_turn *turn,
