@@ -481,7 +481,7 @@ typedef union {
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags) MEMWAIT_CHECKED;
 
 /*
- * EBUSY: there are waiters, including woken operations whose callback has not begun. Once all are
+ * EBUSY: there are waiters, including operations whose wake-up no loop has dispatched. Once all are
  * woken, destroy waits for them to leave, without limit. One killed on its way out never leaves:
  * EBUSY if nobody leaves for ten seconds, unless PRIVATE. The memory can be initialised again.
  */

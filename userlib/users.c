@@ -11,8 +11,9 @@
  *	(2) wait, or notify		(2) set DESTROYING
  *	(3) leave: the last access	(3) sleep while the count is not 0
  *
- * An operation leaves just before its callback. Destroy must not wait for operations, as a callback
- * of their loop may call destroy. A killed user stays counted, and so do those of the parent's
+ * An operation leaves just before its callback; one of a condition variable when its wake-up is
+ * dispatched, before it waits for the mutex. Destroy must not wait for operations, as a callback of
+ * their loop may call destroy. A killed user stays counted, and so do those of the parent's
  * threads in a child of fork(). So destroy of a shared object, and of any object in such a child,
  * gives up when it has found the same count in all of DEAD_AFTER looks. Likewise if it waits for a
  * gate (rwlock.c, channel.c), unless the kernel tells of its owner's death.
@@ -82,7 +83,7 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	uint32_t n, last = 0;
 	int looks = 0, ret = 0;
 
-	/* relaxed: an operation whose callback has not begun still waits */
+	/* relaxed: an operation that has not left still waits */
 	if (atomic_load_explicit(&users->operations, memory_order_relaxed))
 		return EBUSY;
 	/* acquire: pairs with memwait_users_leave() */
