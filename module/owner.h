@@ -88,8 +88,8 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  *	which they joined or came back to their places
  * @node: of the first one: in &memwait_bucket.watching
  * @watched: of the first one: the owner whose death they are told of, or %NULL
- * @watched_node: with @watched: in its &memwait_identity.watching; also protected by its lock. It
- *	is there only while &memwait_waiter.bucket is set, and does not change
+ * @watched_node: with @watched: in its &memwait_identity.watching; also protected by its lock. As
+ *	long as it is there, &memwait_waiter.bucket is set and does not change
  * @may_be_named: with @watched: the word may name it as its owner, so that its end matters, too
  * @own: with @watched: a waiter of its user has caused that; stands before those that are not
  *

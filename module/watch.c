@@ -272,13 +272,12 @@ static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_own
 void memwait_watch_leave(struct memwait_waiter *waiter)
 {
 	struct memwait_owned *owned = to_owned(waiter);
+	const bool first = !RB_EMPTY_NODE(&owned->node);
 
 	lockdep_assert_held(&waiter->bucket->lock);
-	if (RB_EMPTY_NODE(&owned->node)) {
-		/* not the first one */
-	} else if (!list_empty(&owned->others)) {
+	if (first && !list_empty(&owned->others)) {
 		memwait_watch_inherit(list_next_entry(owned, others), owned);
-	} else {
+	} else if (first) {
 		memwait_unwatch(owned);
 		rb_erase(&owned->node, &waiter->bucket->watching);
 	}
