@@ -487,24 +487,6 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 	}
 }
 
-struct storm {
-	pthread_t thread;
-	pthread_t targets[2];
-	int stop;
-};
-
-static void *send_signals(void *arg)
-{
-	struct storm *s = arg;
-	int i;
-
-	for (i = 0; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); i++) {
-		pthread_kill(s->targets[i % 2], SIGUSR1);
-		sched_yield();
-	}
-	return NULL;
-}
-
 /* Signals all the time, that restart or that interrupt: each turn is handed over once. */
 MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
 {
@@ -516,12 +498,10 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
 		handle(SIGUSR1, i / 2 ? SA_RESTART : 0);
 		set_up(p, self->fd, self->word, self->word + i % 2, SOME_OF(5000));
 		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
-		storm = (struct storm) { .targets = { pthread_self(), p[1].thread } };
-		ASSERT_EQ(0, pthread_create(&storm.thread, NULL, send_signals, &storm));
+		ASSERT_EQ(0, storm_start(&storm, pthread_self(), p[1].thread));
 		spin_until(handled);
 		play_first(&p[0]);
-		__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
-		pthread_join(storm.thread, NULL);
+		storm_stop(&storm);
 		pthread_join(p[1].thread, NULL);
 		TH_LOG("%d signals, %ld interrupted", handled, p[0].interrupted);
 		EXPECT_EQ(0, p[0].wrong);

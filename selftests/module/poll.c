@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R22: poll, select and epoll in all their modes. */
 #include "async_test.h"
+#include "signal_test.h"
 #include <sys/select.h>
 
 static void complete(struct __test_metadata *_metadata, int fd, uint32_t *word, int n)
@@ -89,27 +90,6 @@ MEMWAIT_TEST(R22_edge_triggered_a_new_edge_for_each_arrival)
 	close(epoll);
 }
 
-struct storm {
-	struct runner runner;
-	pthread_t target;
-	int stop;
-};
-
-static int send_signals(struct storm *storm)
-{
-	while (!__atomic_load_n(&storm->stop, __ATOMIC_ACQUIRE)) {
-		pthread_kill(storm->target, SIGUSR1);
-		sched_yield();
-	}
-	return 0;
-}
-
-ADAPTER(storm_main, struct storm *storm, send_signals(storm))
-
-static void do_nothing(int sig)
-{
-}
-
 /* Returns whether an edge came. */
 static bool await_edge(int epoll)
 {
@@ -130,17 +110,16 @@ static bool await_edge(int epoll)
  */
 MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
 {
-	const struct sigaction action = { .sa_handler = do_nothing };
 	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), round, i, n, got, pending;
-	struct storm storm = { .target = pthread_self() };
 	struct memwait_completion done[64];
+	struct storm storm;
 	uint64_t base;
 
 	ASSERT_LE(0, epoll);
-	sigaction(SIGUSR1, &action, NULL);
+	handle(SIGUSR1, 0);
 	for (round = 0; round < LOAD(1000, 200); round++) {
 		if (round == LOAD(500, 100))
-			runner_start(&storm.runner, storm_main, &storm);
+			ASSERT_EQ(0, storm_start(&storm, pthread_self(), pthread_self()));
 		base = in_ms(1);
 		for (i = 0, pending = 0; i < 8; i++)
 			pending += mw_async(self->fd, self->word, 0, base + i * round * 100ULL,
@@ -153,8 +132,7 @@ MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
 			} while (n >= 16);
 		}
 	}
-	__atomic_store_n(&storm.stop, 1, __ATOMIC_RELEASE);
-	runner_join(&storm.runner);
+	storm_stop(&storm);
 	close(epoll);
 }
 

@@ -40,6 +40,38 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 	}
 }
 
+/* Sends SIGUSR1 to two threads in turns, or to one, all the time. */
+struct storm {
+	pthread_t thread;
+	pthread_t targets[2];
+	int stop;
+};
+
+static inline void *send_signals(void *arg)
+{
+	struct storm *storm = arg;
+	int i;
+
+	for (i = 0; !__atomic_load_n(&storm->stop, __ATOMIC_RELAXED); i++) {
+		pthread_kill(storm->targets[i % 2], SIGUSR1);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Returns 0 or an error number. */
+static inline int storm_start(struct storm *storm, pthread_t one, pthread_t other)
+{
+	*storm = (struct storm){ .targets = { one, other } };
+	return pthread_create(&storm->thread, NULL, send_signals, storm);
+}
+
+static inline void storm_stop(struct storm *storm)
+{
+	__atomic_store_n(&storm->stop, 1, __ATOMIC_RELAXED);
+	pthread_join(storm->thread, NULL);
+}
+
 /*
  * The victim is bound to the same processor and cannot run between the signal and the notify, so
  * the notify counts it. Returns the notify's result.

@@ -33,22 +33,6 @@ MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_blocked_signal)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
 }
 
-struct storm {
-	pthread_t target;
-	int stop;
-};
-
-static void *send_signals(void *arg)
-{
-	struct storm *s = arg;
-
-	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
-		pthread_kill(s->target, SIGUSR1);
-		sched_yield();
-	}
-	return NULL;
-}
-
 struct interrupted {
 	int fd;
 	uint32_t *word;
@@ -76,19 +60,17 @@ static void *wait_under_fire(void *arg)
 MEMWAIT_TEST(R5_signals_and_notifies_race_for_one_waiter)
 {
 	struct interrupted w = { .fd = self->fd, .word = self->word };
-	struct storm storm = { 0 };
 	uint64_t end = in_ms(2000);
-	pthread_t waiting, sending;
+	struct storm storm;
+	pthread_t waiting;
 	long notified = 0;
 
 	handle(SIGUSR1, 0);
 	ASSERT_EQ(0, pthread_create(&waiting, NULL, wait_under_fire, &w));
-	storm.target = waiting;
-	ASSERT_EQ(0, pthread_create(&sending, NULL, send_signals, &storm));
+	ASSERT_EQ(0, storm_start(&storm, waiting, waiting));
 	while (now_ns(CLOCK_MONOTONIC) < end || !counted(&w.interrupted) || !counted(&w.oks))
 		notified += mw_notify(self->fd, self->word, 1, U32);
-	__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
-	pthread_join(sending, NULL);
+	storm_stop(&storm);
 	__atomic_store_n(&w.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(waiting, NULL);
 	EXPECT_EQ(notified, w.oks);
