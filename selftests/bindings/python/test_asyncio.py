@@ -34,6 +34,21 @@ async def begun(case):
     return task
 
 
+async def waiting_for_a_condition(memory):
+    """A lock, a condition of it, and a task that waits for that."""
+    lock = memwait.Lock(memory, create=True)
+    condition = memwait.Condition(memory, 64, lock=lock, create=True)
+
+    async def wait():
+        async with condition:
+            await condition.wait_async()
+
+    task = asyncio.ensure_future(wait())
+    while waiters(memory, 64, 48) != 1:
+        await asyncio.sleep(0)
+    return lock, condition, task
+
+
 async def ended(task):
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -452,16 +467,7 @@ class Tasks(unittest.TestCase):
     def test_a_task_is_cancelled_when_the_descriptor_is_lost(self):
         async def main(memory):
             asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-            lock = memwait.Lock(memory, create=True)
-            condition = memwait.Condition(memory, 64, lock=lock, create=True)
-
-            async def wait():
-                async with condition:
-                    await condition.wait_async()
-
-            task = asyncio.ensure_future(wait())
-            while waiters(memory, 64, 48) != 1:
-                await asyncio.sleep(0)
+            lock, _, task = await waiting_for_a_condition(memory)
             lock.acquire()
             lost = hub()
             fd, null = lost.loop.fileno(), os.open("/dev/null", os.O_RDONLY)
@@ -486,16 +492,7 @@ class Tasks(unittest.TestCase):
         """A condition's wait has ended, and the wait for its lock cannot begin."""
         def run(memory):
             async def main():
-                lock = memwait.Lock(memory, create=True)
-                condition = memwait.Condition(memory, 64, lock=lock, create=True)
-
-                async def wait():
-                    async with condition:
-                        await condition.wait_async()
-
-                task = asyncio.ensure_future(wait())
-                while waiters(memory, 64, 48) != 1:
-                    await asyncio.sleep(0)
+                lock, condition, task = await waiting_for_a_condition(memory)
                 lock.acquire()
                 condition.notify()
                 waits_fail(errno.ENOSPC)
