@@ -491,17 +491,17 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
 {
 	struct player p[2];
-	struct storm storm;
+	struct signal_storm storm;
 	int i;
 
 	for (i = 0; i < 4; i++) {
 		handle(SIGUSR1, i / 2 ? SA_RESTART : 0);
 		set_up(p, self->fd, self->word, self->word + i % 2, SOME_OF(5000));
 		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
-		ASSERT_EQ(0, storm_start(&storm, pthread_self(), p[1].thread));
+		ASSERT_EQ(0, signal_storm_start(&storm, pthread_self(), p[1].thread));
 		spin_until(handled);
 		play_first(&p[0]);
-		storm_stop(&storm);
+		signal_storm_stop(&storm);
 		pthread_join(p[1].thread, NULL);
 		TH_LOG("%d signals, %ld interrupted", handled, p[0].interrupted);
 		EXPECT_EQ(0, p[0].wrong);

@@ -112,14 +112,14 @@ MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
 {
 	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), round, i, n, got, pending;
 	struct memwait_completion done[64];
-	struct storm storm;
+	struct signal_storm storm;
 	uint64_t base;
 
 	ASSERT_LE(0, epoll);
 	handle(SIGUSR1, 0);
 	for (round = 0; round < LOAD(1000, 200); round++) {
 		if (round == LOAD(500, 100))
-			ASSERT_EQ(0, storm_start(&storm, pthread_self(), pthread_self()));
+			ASSERT_EQ(0, signal_storm_start(&storm, pthread_self(), pthread_self()));
 		base = in_ms(1);
 		for (i = 0, pending = 0; i < 8; i++)
 			pending += mw_async(self->fd, self->word, 0, base + i * round * 100ULL,
@@ -132,7 +132,7 @@ MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
 			} while (n >= 16);
 		}
 	}
-	storm_stop(&storm);
+	signal_storm_stop(&storm);
 	close(epoll);
 }
 

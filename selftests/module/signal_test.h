@@ -41,7 +41,7 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 }
 
 /* Sends SIGUSR1 to two threads in turns, or to one, all the time. */
-struct storm {
+struct signal_storm {
 	pthread_t thread;
 	pthread_t targets[2];
 	int stop;
@@ -49,7 +49,7 @@ struct storm {
 
 static inline void *send_signals(void *arg)
 {
-	struct storm *storm = arg;
+	struct signal_storm *storm = arg;
 	int i;
 
 	for (i = 0; !__atomic_load_n(&storm->stop, __ATOMIC_RELAXED); i++) {
@@ -60,13 +60,13 @@ static inline void *send_signals(void *arg)
 }
 
 /* Returns 0 or an error number. */
-static inline int storm_start(struct storm *storm, pthread_t one, pthread_t other)
+static inline int signal_storm_start(struct signal_storm *storm, pthread_t one, pthread_t other)
 {
-	*storm = (struct storm){ .targets = { one, other } };
+	*storm = (struct signal_storm){ .targets = { one, other } };
 	return pthread_create(&storm->thread, NULL, send_signals, storm);
 }
 
-static inline void storm_stop(struct storm *storm)
+static inline void signal_storm_stop(struct signal_storm *storm)
 {
 	__atomic_store_n(&storm->stop, 1, __ATOMIC_RELAXED);
 	pthread_join(storm->thread, NULL);

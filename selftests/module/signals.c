@@ -61,16 +61,16 @@ MEMWAIT_TEST(R5_signals_and_notifies_race_for_one_waiter)
 {
 	struct interrupted w = { .fd = self->fd, .word = self->word };
 	uint64_t end = in_ms(2000);
-	struct storm storm;
+	struct signal_storm storm;
 	pthread_t waiting;
 	long notified = 0;
 
 	handle(SIGUSR1, 0);
 	ASSERT_EQ(0, pthread_create(&waiting, NULL, wait_under_fire, &w));
-	ASSERT_EQ(0, storm_start(&storm, waiting, waiting));
+	ASSERT_EQ(0, signal_storm_start(&storm, waiting, waiting));
 	while (now_ns(CLOCK_MONOTONIC) < end || !counted(&w.interrupted) || !counted(&w.oks))
 		notified += mw_notify(self->fd, self->word, 1, U32);
-	storm_stop(&storm);
+	signal_storm_stop(&storm);
 	__atomic_store_n(&w.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(waiting, NULL);
 	EXPECT_EQ(notified, w.oks);
