@@ -6,10 +6,12 @@
  *	shared: the lower half counts arrivals, and goes on counting across generations; the
  *		generation is the lower half at its beginning. Waiters sleep on the lower half
  *
- * What waiters sleep on grows by fours. Its bits below:
+ * What waiters sleep on grows by eights. Its bits below:
  *
  *	ANNOUNCED	those of the generation before are not woken yet. Private: nor have they met
- *	BROKEN		aborted: whoever is here leaves, and whoever comes
+ *	BROKEN		the waiters of this generation fail
+ *	ABORTED		beside BROKEN: a thread that comes fails, too. Without it that thread first
+ *			finishes the reset which has set BROKEN
  *
  * Invariants:
  *	Shared: the generation changes in one step, by the thread that finds all present, or by a
@@ -21,7 +23,7 @@
  *	arrivals. Nobody passes while ANNOUNCED is set.
  *	Nobody arrives while ANNOUNCED is set; nor, if shared, gives up.
  *	Nobody arrives, takes an arrival back or falls asleep while BROKEN is set, and no generation
- *	begins but by a reset.
+ *	begins but by (7) and (8).
  *
  * A waiter that gives up takes its arrival back, unless the generation is over.
  *
@@ -52,7 +54,7 @@
  *
  * Of two threads in (3), the later one in (1) changed the value that the earlier one saw. The
  * earlier one slept before, and is counted in (3); or it does not go to sleep, and comes back to
- * (1). So one of them finds all. The lower half grows too large, which is harmless for 2^30 times.
+ * (1). So one of them finds all. The lower half grows too large, which is harmless for 2^29 times.
  *
  * No more threads than the barrier's count may come at a time: of those on their way, nobody can
  * tell which ones the others found asleep. More of them would all pass in (4).
@@ -66,11 +68,14 @@
  * that of a later generation, after a reset: then nobody of that generation is told that it found
  * all present.
  *
- * Abort sets BROKEN and wakes all, in one system call: no death can split it, but others may see
- * BROKEN before all are woken. A reset does that too, and then:
+ * Abort sets BROKEN and ABORTED, and wakes all, in one system call: no death can split it, but
+ * others may see BROKEN before all are woken. A reset does the same with BROKEN alone, and then:
  *
  *	(7) wakes all; @epoch: becomes the generation that is to begin
- *	(8) the state: that generation begins, and BROKEN is cleared
+ *	(8) the state: that generation begins, and BROKEN and ABORTED are cleared
+ *
+ * A waiter that the reset wakes may come again before (8), and a caller may die before it: so
+ * a thread that comes does (7) and (8) itself, unless ABORTED is set.
  *
  * Nobody sleeps from (7) to (8): another abort may still be about to wake those of its BROKEN, but
  * those of the new generation must not find them asleep.
@@ -79,7 +84,7 @@
  * reset: then @epoch is not what it was when the waiter arrived. If all had met before the reset,
  * it fails too. A waiter that finds its own generation, and BROKEN, has failed.
  *
- *	waiter					reset
+ *	waiter					reset, or one that comes
  *	load the state, without BROKEN (a)	load @epoch (f)
  *	load @epoch				load the state, with BROKEN (c)
  *	(1) compare-and-swap the state (b)	(7) compare-and-swap @epoch (g)
@@ -92,10 +97,9 @@
  * (7) comes after the waiter's first load of @epoch. As (b) finds the state of (a), no reset is
  * between them.
  *
- * Of several resets of one state each takes (7) to the same value. (f) acquires what (g) releases:
+ * Of several that do (7) and (8) from one state each takes (7) to the same value. (f) acquires what (g) releases:
  * the state of (c) is not of an epoch before that of (f). So (7) never takes @epoch back: one that
- * is late fails in it, or changes nothing, and then fails in (8). One that dies before (8) leaves
- * the barrier broken.
+ * is late fails in it, or changes nothing, and then fails in (8).
  */
 #include <string.h>
 
@@ -114,7 +118,8 @@ _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier
 /* Of what is slept on. */
 #define ANNOUNCED	1U
 #define BROKEN		2U
-#define STEP		4U	/* shared: an arrival; private: a generation */
+#define ABORTED		4U
+#define STEP		8U	/* shared: an arrival; private: a generation */
 
 static struct barrier *to_barrier(memwait_barrier_t *barrier)
 {
@@ -169,6 +174,11 @@ static bool is_announced(const struct barrier *barrier, uint64_t state)
 static bool is_broken(const struct barrier *barrier, uint64_t state)
 {
 	return slept_on(barrier, state) & BROKEN;
+}
+
+static bool is_aborted(const struct barrier *barrier, uint64_t state)
+{
+	return slept_on(barrier, state) & ABORTED;
 }
 
 /* Nobody has arrived in it. */
@@ -249,13 +259,13 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	return memwait_users_drain(&barrier->users, word);
 }
 
-/* Wakes all who are there. Touches nothing afterwards: they may free the barrier. */
-static int break_it(struct barrier *barrier)
+/* @how: BROKEN, with ABORTED or without. Touches nothing afterwards: those it wakes may free it. */
+static int break_it(struct barrier *barrier, uint32_t how)
 {
 	int ret;
 
 	memwait_tsan_release(&barrier->users.operations);
-	ret = memwait_change(sleep_word(barrier), MEMWAIT_CHANGE_OR, BROKEN, MEMWAIT_ALL,
+	ret = memwait_change(sleep_word(barrier), MEMWAIT_CHANGE_OR, how, MEMWAIT_ALL,
 			     barrier->users.flags, NULL);
 	return ret < 0 ? -ret : 0;
 }
@@ -265,11 +275,11 @@ int memwait_barrier_abort(memwait_barrier_t *public_barrier)
 	struct barrier *barrier = to_barrier(public_barrier);
 	int ret = why_not(barrier);
 
-	return ret ? ret : break_it(barrier);
+	return ret ? ret : break_it(barrier, BROKEN | ABORTED);
 }
 
-/* If it is broken: (7) and (8). Returns 0 or an error. */
-static int mend(struct barrier *barrier)
+/* (7) and (8), unless it is no longer broken, or a bit of @until is set. Returns 0 or an error. */
+static int mend(struct barrier *barrier, uint32_t until)
 {
 	uint64_t state, next;
 	uint32_t epoch;
@@ -280,7 +290,7 @@ static int mend(struct barrier *barrier)
 		epoch = atomic_load_explicit(&barrier->epoch, memory_order_acquire);
 		/* acquire: (c) */
 		state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-		if (!is_broken(barrier, state))
+		if (!is_broken(barrier, state) || (slept_on(barrier, state) & until))
 			return 0;
 		ret = memwait_wake_all(sleep_word(barrier), barrier->users.flags);
 		if (ret < 0)
@@ -307,9 +317,9 @@ int memwait_barrier_reset(memwait_barrier_t *public_barrier)
 	if (ret)
 		return ret;
 	memwait_users_enter(&barrier->users, NULL);
-	ret = break_it(barrier);
+	ret = break_it(barrier, BROKEN);
 	if (!ret)
-		ret = mend(barrier);
+		ret = mend(barrier, 0);
 	memwait_users_leave(&barrier->users, NULL);
 	return ret;
 }
@@ -330,18 +340,28 @@ int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *cou
 	if (waiting)
 		*waiting = (unsigned int)ret;
 	/* relaxed: it may have changed when the caller reads it */
-	return is_broken(barrier, atomic_load_explicit(&barrier->state, memory_order_relaxed)) ?
+	return is_aborted(barrier, atomic_load_explicit(&barrier->state, memory_order_relaxed)) ?
 	       EPIPE : 0;
 }
 
-/* For one that comes: a @state to arrive at, or EPIPE. */
+/* For a thread that comes: a @state to arrive at; EPIPE; or why a reset cannot be finished. */
 static int load_state(struct barrier *barrier, struct memwait_round *round, uint64_t *state)
 {
-	/* acquire: (a); and what those did who have come before */
-	*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-	round->generation = generation_of(*state);
-	round->epoch = epoch_of(barrier);
-	return is_broken(barrier, *state) ? EPIPE : 0;
+	int ret;
+
+	for (;;) {
+		/* acquire: (a); and what those did who have come before */
+		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+		round->generation = generation_of(*state);
+		round->epoch = epoch_of(barrier);
+		if (is_aborted(barrier, *state))
+			return EPIPE;
+		if (!is_broken(barrier, *state))
+			return 0;
+		ret = mend(barrier, ABORTED);
+		if (ret)
+			return ret;
+	}
 }
 
 /*
@@ -357,14 +377,14 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 	if (ret < 0)
 		return -ret;
 	/* Until it is done nobody arrives. An abort comes after it. */
-	return (is_private(barrier) ? was & ANNOUNCED : (was & ~BROKEN) == (uint32_t)state) ?
+	return (is_private(barrier) ? was & ANNOUNCED : (was & ~(BROKEN | ABORTED)) == (uint32_t)state) ?
 	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
 }
 
 /* Whether those of @generation have not met: they wait, or it is called off. */
 static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
-	uint32_t past = (generation_of(state) & ~BROKEN) - generation;
+	uint32_t past = (generation_of(state) & ~(BROKEN | ABORTED)) - generation;
 
 	if (!is_private(barrier) || !past)
 		return !past;
@@ -400,7 +420,7 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 		}
 		if (is_private(barrier) || !is_announced(barrier, *state))
 			return 0;
-		ret = wake_announced(barrier, *state & ~(uint64_t)BROKEN);
+		ret = wake_announced(barrier, *state & ~(uint64_t)(BROKEN | ABORTED));
 		if (ret < 0)
 			return ret;
 		/* relaxed: nobody has passed */

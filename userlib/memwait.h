@@ -685,7 +685,7 @@ int memwait_barrier_reset(memwait_barrier_t *barrier);
 
 /*
  * @count: of memwait_barrier_init(). @waiting: how many threads and operations wait, out of date at
- * once. Each may be NULL. EPIPE: it is broken, and the numbers are there too.
+ * once. Each may be NULL. EPIPE: it is aborted, and the numbers are there too.
  */
 int memwait_barrier_inspect(memwait_barrier_t *barrier, unsigned int *count, unsigned int *waiting);
 

@@ -7,6 +7,8 @@
 
 /* One that stands still when its system call has changed the word, and has woken nobody yet. */
 static __thread int *changes_first;
+/* One that stands still when its reset has woken all, and has not begun the new generation. */
+static __thread int *resets_first;
 /* One whose system calls that wake others fail. */
 static __thread bool wakes_nobody;
 
@@ -24,6 +26,10 @@ static int intercept(int fd, unsigned long request, void *argument)
 				  __ATOMIC_SEQ_CST);
 		stand_still(changes_first);
 		changes_first = NULL;
+	}
+	if (resets_first && request == MEMWAIT_IOC_CHANGE_NOTIFY && !change->operand) {
+		stand_still(resets_first);
+		resets_first = NULL;
 	}
 	stand_still_before(request);
 	return ioctl_of_kernel(fd, request, argument);
@@ -139,6 +145,40 @@ USERLIB_TEST(a_reset_fails_those_who_wait)
 			EXPECT_EQ(EPIPE, counted.result);
 		}
 		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+	}
+}
+
+static int reset_and_stand_still(void *arg)
+{
+	struct last *last = arg;
+
+	resets_first = &last->still;
+	return memwait_barrier_reset(last->barrier);
+}
+
+USERLIB_TEST(those_whom_a_reset_wakes_may_come_again_at_once)
+{
+	struct last last = { .barrier = self->shared };
+	struct runner waiter, resetter;
+	unsigned int i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(kinds); i++) {
+		last.still = 0;
+		ASSERT_EQ(0, memwait_barrier_init(last.barrier, kinds[i / 2], 2));
+		runner_start(&waiter, memwait_barrier_wait, last.barrier);
+		spin_until(waiting_at(last.barrier) == 1);
+		runner_start(&resetter, reset_and_stand_still, &last);
+		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
+		EXPECT_EQ(EPIPE, runner_join(&waiter));
+		EXPECT_FALSE(is_broken(last.barrier));
+		/* But if an abort has come in between. */
+		if (i % 2)
+			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
+		EXPECT_EQ(i % 2 ? EPIPE : 0, two_meet(last.barrier));
+		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, runner_join(&resetter));
+		EXPECT_EQ(0, two_meet(last.barrier));
+		EXPECT_EQ(0, memwait_barrier_destroy(last.barrier));
 	}
 }
 

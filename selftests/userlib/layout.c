@@ -149,12 +149,12 @@ USERLIB_TEST(words_of_barriers)
 	EXPECT_WORDS(barrier, [4] = 0x80, [6] = 3);
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
 	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
-	EXPECT_WORDS(barrier, [0] = 4, [2] = 1, [3] = 1, [6] = 3);
+	EXPECT_WORDS(barrier, [0] = 8, [2] = 1, [3] = 1, [6] = 3);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 	ASSERT_EQ(0, memwait_barrier_abort(barrier));
-	EXPECT_WORDS(barrier, [0] = 10, [6] = 3);
+	EXPECT_WORDS(barrier, [0] = 22, [6] = 3);
 	ASSERT_EQ(0, memwait_barrier_reset(barrier));
-	EXPECT_WORDS(barrier, [0] = 12, [1] = 12, [6] = 3, [7] = 12);
+	EXPECT_WORDS(barrier, [0] = 24, [1] = 24, [6] = 3, [7] = 24);
 }
 
 USERLIB_TEST(words_of_wait_groups)

@@ -102,25 +102,25 @@ static int count_before(struct stage *stage)
 	return n;
 }
 
-/*
- * It is broken for all, or for nobody; or it was reset. Then, after a reset, it is as a new one.
- */
+/* It is aborted for all, or for nobody; or reset for all, or nobody. It is as new after a reset. */
 static const char *check_broken(struct stage *stage)
 {
 	bool is_broken = memwait_barrier_inspect(&scene->objects.barrier, NULL, NULL) == EPIPE;
 	bool is_reset = stage->scenario->operation == reset_barrier;
-	int n = count_before(stage);
+	int told, n = count_before(stage);
 
 	if (ended() && scene->objects.result)
 		return "it has failed";
-	if (ended() && is_broken == is_reset)
-		return is_broken ? "it is broken after a reset" : "it is not broken";
-	if (is_broken || ended()) {
-		settle(stage, NULL);
-		if (helpers_done(meet, EPIPE) != n)
-			return "not all have been told";
-	} else {
-		settle(stage, some_are_missing);
+	if (is_reset ? is_broken : ended() && !is_broken)
+		return is_broken ? "a reset has left it broken" : "it is not broken";
+	settle(stage, is_broken || ended() ? NULL : some_are_missing);
+	told = helpers_done(meet, EPIPE);
+	if (told != n && (told || is_broken || ended()))
+		return "not all have been told";
+	if (is_reset) {
+		if (told)
+			memset(scene->requests, 0, sizeof(scene->requests));
+		return meet_again(stage);
 	}
 	if (is_broken && memwait_barrier_wait(&scene->objects.barrier) != EPIPE)
 		return "one that comes is not told";
