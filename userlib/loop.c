@@ -231,7 +231,8 @@ static void queued_add(memwait_loop_t *loop, struct memwait_op *op)
 
 /*
  * True if the descriptor is still this loop's: not closed, and not reused, not even by another
- * loop. Checked before reading, cancelling or closing.
+ * loop. Checked before each use: of what is armed elsewhere the completion would be lost, and come
+ * when the operation may be freed.
  */
 static bool loop_is_open(const memwait_loop_t *loop)
 {
@@ -242,14 +243,12 @@ static bool loop_is_open(const memwait_loop_t *loop)
 	return !memwait_device_ioctl(loop->fd, MEMWAIT_IOC_OWNER, &owner) && owner.id == loop->id;
 }
 
-/* Returns -EBADF if the ioctl fails and the descriptor is no longer a memwait device. */
+/* Returns -EBADF if the descriptor is no longer the loop's. */
 static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *argument)
 {
-	int ret = memwait_device_ioctl(loop->fd, command, argument);
-
-	if (ret < 0 && ret != -EINTR && memwait_device_probe(loop->fd))
+	if (!loop_is_open(loop))
 		return -EBADF;
-	return memwait_device_error(ret);
+	return memwait_device_error(memwait_device_ioctl(loop->fd, command, argument));
 }
 
 /* A completion of an operation that goes on. */
@@ -569,8 +568,6 @@ static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 	int ret;
 
 	if (op->kind->goes_on ? !op->armed : op_state(op) != MEMWAIT_OP_QUEUED)
-		return 0;
-	if (!loop_is_open(loop))
 		return 0;
 	ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
 	if (ret && ret != -ENOENT)
@@ -1137,8 +1134,6 @@ static void end_kick(memwait_loop_t *loop)
 {
 	struct memwait_cancel cancel = { .id = loop->kick.id };
 
-	if (!loop_is_open(loop))
-		return;
 	loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
 	while (loop_read(loop) > 0)
 		;

@@ -163,6 +163,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
 {
 	struct counted_op lost = { 0 }, counted = { 0 };
 	uint32_t *word = self->shared;
+	memwait_mutex_t *mutex = self->shared + sizeof(*word) * 2;
 	memwait_loop_t *old, *new;
 	int number;
 
@@ -178,6 +179,11 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
 	EXPECT_EQ(1, memwait_notify(word, MEMWAIT_ALL, 0));
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&lost.op));
+	/* Armed there, it would be woken and nobody told. */
+	EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &lost.op));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	EXPECT_EQ(EBADF, memwait_mutex_lock_async(mutex, &lost.op));
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 	EXPECT_EQ(0, memwait_loop_close(old));
 	EXPECT_EQ(1, memwait_loop_dispatch(new, MEMWAIT_ALL));
 	EXPECT_EQ(0, lost.calls);
