@@ -123,8 +123,13 @@ static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
  */
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind)
 {
-	int ret = memwait_sleep(word, seen, sleep_flags(kind), &passed);
+	uint64_t id;
+	/* Without an id it would sleep without MEMWAIT_OWNED, and a dead owner look alive. */
+	int ret = memwait_owner(&id);
 
+	if (ret)
+		return ret;
+	ret = memwait_sleep(word, seen, sleep_flags(kind), &passed);
 	switch (ret) {
 	case MEMWAIT_OWNER_DIED:
 		return 1;

@@ -10,6 +10,7 @@
 ADAPTER(lock_it, void *mutex, memwait_mutex_lock(mutex))
 ADAPTER(trylock_it, void *mutex, memwait_mutex_trylock(mutex))
 ADAPTER(unlock_it, void *mutex, memwait_mutex_unlock(mutex))
+ADAPTER(destroy_it, void *mutex, memwait_mutex_destroy(mutex))
 ADAPTER(make_it_consistent, void *mutex, memwait_mutex_consistent(mutex))
 
 /* An object is shared by all, or by the threads of this process. */

@@ -334,6 +334,9 @@ ROBUST_TEST(L0_over_the_limit_of_owners)
 		EXPECT_EQ(0, memwait_mutex_lock(&board->mutex));
 		EXPECT_EQ(ENOSPC, elsewhere(lock_it, &board->mutex));
 		EXPECT_EQ(EPERM, elsewhere(unlock_it, &board->mutex));
+		/* It cannot ask whether the owner of a ROBUST one lives. */
+		EXPECT_EQ(owners_matter[i] & MEMWAIT_MUTEX_ROBUST ? ENOSPC : EBUSY,
+			  elsewhere(destroy_it, &board->mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(&board->mutex));
 		EXPECT_EQ(0, memwait_mutex_destroy(&board->mutex));
 	}
