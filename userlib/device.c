@@ -517,12 +517,17 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			.deadline = deadline->ns,
 		},
 	};
+	int ret;
 
 	if (deadline->error)
 		return -deadline->error;
 	both.wait.flags = owned_if_possible(flags) | deadline->flags;
-	return wake ? device_call(MEMWAIT_IOC_NOTIFY_WAIT, &both, cancelled, argument) :
-		      device_call(MEMWAIT_IOC_WAIT, &both.wait, cancelled, argument);
+	ret = wake ? device_call(MEMWAIT_IOC_NOTIFY_WAIT, &both, cancelled, argument) :
+		     device_call(MEMWAIT_IOC_WAIT, &both.wait, cancelled, argument);
+	/* A signal handler has forked in it, and this is the child, whose id is another one. */
+	if (ret == -EPERM && both.wait.flags & MEMWAIT_OWNED && !memwait_known_id())
+		ret = -EINTR;
+	return ret;
 }
 
 /* Sleeps while *@word == @expected. */

@@ -326,4 +326,39 @@ USERLIB_TEST(L10_a_handler_forks_within_a_call)
 	}
 }
 
+static int lock_and_unlock_there(void *arg)
+{
+	memwait_mutex_t *mutex = arg;
+	int ret = memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex);
+
+	if (!forked)
+		_exit(ret);
+	return ret ?: child_status(forked);
+}
+
+/* The kernel restarts the call in both, with the parent's id. */
+USERLIB_TEST(L10_a_handler_forks_within_a_sleep)
+{
+	const unsigned int kinds[] = { MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_ROBUST };
+	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	memwait_mutex_t *mutex = self->shared;
+	struct runner runner;
+	size_t i;
+
+	handle = fork_here;
+	ASSERT_EQ(0, sigaction(SIGUSR1, &action, NULL));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		forked = -1;
+		handled = 0;
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		runner_start(&runner, lock_and_unlock_there, mutex);
+		runner_await_asleep(&runner);
+		ASSERT_EQ(0, pthread_kill(runner.thread, SIGUSR1));
+		spin_until(__atomic_load_n(&handled, __ATOMIC_ACQUIRE));
+		ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, runner_join(&runner));
+	}
+}
+
 TEST_HARNESS_MAIN
