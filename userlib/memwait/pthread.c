@@ -490,8 +490,11 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	if (!err && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
 		err = errno;
-	if (!err)
+	if (!err) {
 		err = map(fd, sem);
+		if (err)
+			unlink(path);
+	}
 	close(fd);
 	return err;
 }
