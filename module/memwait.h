@@ -141,8 +141,8 @@ struct memwait_waiter {
  * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. Of a thread written
  *	before @claimed, under the lock of the queue of its only word
  * @clock: an enum memwait_async_clock
- * @persistent: MEMWAIT_PERSISTENT
- * @listed: it is in a list of completions
+ * @persistent: of an async wait: MEMWAIT_PERSISTENT
+ * @listed: of an async wait: it is in a list of completions
  * @waiters: one for each word; with MEMWAIT_OWNED a struct memwait_owned
  */
 struct memwait_group {

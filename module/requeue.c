@@ -45,6 +45,17 @@ static void memwait_pair_unlock(struct memwait_bucket *source, struct memwait_bu
 }
 
 /*
+ * A wait with MEMWAIT_PERSISTENT stays while there are notifies of it to be read: a close passes
+ * them on to the next waiter of the word where it stands.
+ */
+static bool memwait_requeue_leaves(const struct memwait_waiter *waiter)
+{
+	const struct memwait_group *group = to_group(waiter);
+
+	return group->async && READ_ONCE(group->listed);
+}
+
+/*
  * Whether a step moves all waiters of a bucket to an empty one. Then the tree moves as a whole, for
  * a third of the time.
  */
@@ -53,10 +64,15 @@ static bool memwait_call_moves_bucket(const struct memwait_call *call,
 {
 	const struct memwait_bucket *from = call->bucket;
 	const struct memwait_waiter *first, *last;
+	struct rb_node *node;
 
 	if (to->nr_waiters || !from->nr_waiters ||
 	    from->nr_waiters > min_t(u32, call->move - call->moved, MEMWAIT_STEP))
 		return false;
+	for (node = rb_first(&from->waiters); node; node = rb_next(node)) {
+		if (memwait_requeue_leaves(to_waiter(node)))
+			return false;
+	}
 	first = to_waiter(rb_first(&from->waiters));
 	last = to_waiter(rb_last(&from->waiters));
 	return !memwait_key_cmp(&first->word.key, call->key) && first->number > call->reached &&
@@ -94,6 +110,8 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 			memwait_queue_remove(waiter);
 			continue;
 		}
+		if (!same && !whole && memwait_requeue_leaves(waiter))
+			continue;
 		if (!same)
 			memwait_queue_move(waiter, to, target, whole);
 		if (++call->moved == call->move)

@@ -347,6 +347,47 @@ MEMWAIT_TEST(R17_R32_it_can_be_moved)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
 }
 
+/* So they go on to the next waiter of the word that was notified; and it is moved once read. */
+MEMWAIT_TEST(R17_R25_R32_it_is_not_moved_before_its_notifies_are_read)
+{
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)self->word,
+		.target = (uintptr_t)(self->word + 1),
+		.move = MEMWAIT_ALL,
+		.flags = U32,
+	};
+	int fd, others, pass;
+	uint64_t id, next;
+
+	/* Beside another one, and alone in its bucket. */
+	for (others = 1; others >= 0; others--) {
+		for (pass = 0; pass < 2; pass++) {
+			fd = open_device(O_RDONLY);
+			ASSERT_LE(0, fd);
+			ASSERT_EQ(MEMWAIT_PENDING, watch(fd, self->word, 1, &id));
+			EXPECT_EQ(1, mw_notify(fd, self->word, 1, U32));
+			if (others)
+				ASSERT_EQ(MEMWAIT_PENDING, watch(self->fd, self->word, 2, &next));
+			if (pass)
+				EXPECT_READ(fd, 1, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
+			EXPECT_EQ(0, xioctl(fd, MEMWAIT_IOC_REQUEUE, &requeue));
+			EXPECT_EQ(others + pass, requeue.moved);
+			EXPECT_EQ(!pass, mw_waiters(fd, self->word, U32));
+			EXPECT_EQ(others + pass, mw_waiters(fd, self->word + 1, U32));
+			if (others)
+				EXPECT_EQ(0, mw_cancel(self->fd, next));
+			ASSERT_EQ(MEMWAIT_PENDING, watch(self->fd, self->word, 3, &id));
+			ASSERT_EQ(MEMWAIT_PENDING, watch(self->fd, self->word + 1, 4, &next));
+			close(fd);
+			if (!pass)
+				EXPECT_READ(self->fd, 3, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
+			EXPECT_EQ(0, mw_cancel(self->fd, id));
+			EXPECT_EQ(0, mw_cancel(self->fd, next));
+			EXPECT_NOTHING(self->fd);
+		}
+	}
+}
+
 /* What a read could not copy out stays, with what comes meanwhile. */
 MEMWAIT_TEST(R21_R32_a_read_that_faults_loses_nothing)
 {

@@ -260,7 +260,8 @@ struct memwait_cancel {
  *
  * A moved waiter keeps its deadline and id. Of a group, only the one word moves, and keeps its
  * index. A moved thread that a signal interrupts, and that goes on waiting, restarts on its
- * original word.
+ * original word. A waiter with MEMWAIT_PERSISTENT stays where it is while it has notifies to be
+ * read, which close(2) passes on.
  *
  * A moved waiter with MEMWAIT_OWNED is not told of the death of the owner that it has named, but,
  * as other waiters of @target, of the deaths of those that are named there. Nobody is told of the
