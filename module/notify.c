@@ -225,16 +225,6 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 	return memwait_notify_bucket(bucket, key, count, kind, heir, number);
 }
 
-/* noinline: an untraced notify must not pay for tracing. */
-static noinline int memwait_notify_traced(const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind)
-{
-	int woken = __memwait_notify(key, count, kind, NULL, 0);
-
-	trace_memwait_notify(key, count, woken, false);
-	return woken;
-}
-
 /**
  * memwait_notify_word() - wake the oldest waiters of a word
  * @key: the word's key; the caller holds a reference to its space
@@ -249,9 +239,10 @@ static noinline int memwait_notify_traced(const struct memwait_key *key, u32 cou
  */
 int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_call_kind kind)
 {
-	if (trace_memwait_notify_enabled())
-		return memwait_notify_traced(key, count, kind);
-	return __memwait_notify(key, count, kind, NULL, 0);
+	int woken = __memwait_notify(key, count, kind, NULL, 0);
+
+	trace_memwait_notify(key, count, woken, false);
+	return woken;
 }
 
 /**
