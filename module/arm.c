@@ -72,24 +72,19 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 {
 	struct memwait_context *context = wait->group.context;	/* stays: the file is open */
 	struct memwait_group *group = &wait->group;
-	bool claimed;
 
 	spin_lock(&context->lock);
-	claimed = group->claimed;
-	if (claimed)
+	if (group->claimed) {
 		memwait_async_remember(wait);
-	else
-		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
+		trace_memwait_async_arm(wait);
+		memwait_async_complete(wait, group->result);
+		memwait_context_unlock_and_wake(context, true);
+		return MEMWAIT_PENDING;
+	}
+	WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
 	spin_unlock(&context->lock);
-
 	memwait_group_leave(group, group->nr);
-	if (!claimed)
-		return ret;
-	spin_lock(&context->lock);
-	trace_memwait_async_arm(wait);
-	memwait_async_complete(wait, group->result);
-	memwait_context_unlock_and_wake(context, true);
-	return MEMWAIT_PENDING;
+	return ret;
 }
 
 /*
