@@ -297,7 +297,8 @@ static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to
  * @iocb: of the context's file
  * @to: destination; segments form one buffer
  *
- * Context: process context, sleeps.
+ * Context: process context, sleeps, as long as a file system does if it drops the last reference to
+ * a file.
  *
  * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: would block, for
  * a completion or for another reader; -EFAULT, -EPERM or -ERESTARTSYS.
