@@ -289,10 +289,16 @@ int memwait_cond_broadcast(memwait_cond_t *cond)
 /* op->phase: what it waits for. */
 enum { FOR_SIGNAL, FOR_MUTEX };
 
-/* Queues itself before it unlocks the mutex, so that nothing comes in between. */
+/*
+ * Queues itself before it unlocks the mutex, so that nothing comes in between. A wait whose deadline
+ * has passed does so as well, for a moment, or the next one could not come to change what it waits
+ * for.
+ */
 static int wait_begin(struct memwait_op *op)
 {
 	struct cond *cond = op->object;
+	uint64_t sequence;
+	uint32_t ms;
 	int ret;
 
 	if (!is_valid(cond))
@@ -301,15 +307,19 @@ static int wait_begin(struct memwait_op *op)
 	if (ret <= 0)
 		return ret ? EINVAL : EPERM;
 	op->cond.flags = flags_of(cond);
-	ret = memwait_op_arm(op, sequence_word(cond, op->cond.flags), enter(cond, op),
-			     sleep_flags(op->cond.flags));
+	sequence = enter(cond, op);
+	for (ms = 1;; ms *= 2) {
+		ret = memwait_op_arm(op, sequence_word(cond, op->cond.flags), sequence,
+				     sleep_flags(op->cond.flags));
+		if (ret != MEMWAIT_TIMED_OUT)
+			break;
+		memwait_deadline_after(&op->deadline, CLOCK_MONOTONIC, ms);
+	}
 	if (ret == MEMWAIT_PENDING) {
 		memwait_mutex_release_all(op->with, op->cond.flags, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
 	memwait_users_leave(&cond->users, op);
-	if (ret == MEMWAIT_TIMED_OUT)
-		return ETIMEDOUT;
 	return ret < 0 ? -ret : 0;
 }
 
