@@ -2,7 +2,7 @@
 # Drives everything. `make help` lists the targets.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
-PREFIX ?= /usr
+PREFIX ?= /usr/local
 INSTALL_MOD_PATH ?= $(DESTDIR)
 KERNELS ?= 6.1 6.12-rt debug
 DEMO_KERNEL ?= newest
