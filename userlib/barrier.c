@@ -97,9 +97,9 @@
  * (7) comes after the waiter's first load of @epoch. As (b) finds the state of (a), no reset is
  * between them.
  *
- * Of several that do (7) and (8) from one state each takes (7) to the same value. (f) acquires what (g) releases:
- * the state of (c) is not of an epoch before that of (f). So (7) never takes @epoch back: one that
- * is late fails in it, or changes nothing, and then fails in (8).
+ * Of several that do (7) and (8) from one state each takes (7) to the same value. (f) acquires what
+ * (g) releases: the state of (c) is not of an epoch before that of (f). So (7) never takes @epoch
+ * back: one that is late fails in it, or changes nothing, and then fails in (8).
  */
 #include <string.h>
 
@@ -377,7 +377,8 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 	if (ret < 0)
 		return -ret;
 	/* Until it is done nobody arrives. An abort comes after it. */
-	return (is_private(barrier) ? was & ANNOUNCED : (was & ~(BROKEN | ABORTED)) == (uint32_t)state) ?
+	return (is_private(barrier) ? was & ANNOUNCED :
+		(was & ~(BROKEN | ABORTED)) == (uint32_t)state) ?
 	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
 }
 
