@@ -4,6 +4,7 @@
  * processes map at different addresses. The receiver blocks; the sender does so, too, or may be an
  * event loop: that is up to it.
  */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
