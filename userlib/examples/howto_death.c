@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <memwait.h>
@@ -16,7 +17,7 @@ static memwait_mutex_t *alive;	/* locked by the sender as long as it lives */
 static memwait_sem_t *begun;
 static memwait_channel_t *channel;
 static pid_t sender;
-static int item;
+static int item, err;
 
 static void *share(size_t size)
 {
@@ -32,7 +33,7 @@ static int send_some(void)
 	for (i = 1; i <= 2; i++)
 		if (memwait_channel_send(channel, &i, sizeof(i)))
 			return 1;
-	pause();	/* until it is killed */
+	sleep(60);	/* until it is killed */
 	return memwait_channel_close(channel) || memwait_mutex_unlock(alive) ? 1 : 0;
 }
 
@@ -46,19 +47,26 @@ static void receive(memwait_op_t *op, int result, void *data)
 	}
 	if (result == EPIPE)
 		printf("nothing more will come\n");
+	else if (result != EINPROGRESS)
+		err = result;
 }
 
-/* The loop has the mutex: the sender is gone. What it has sent is still received. */
+/* If the loop has the mutex, the sender is gone. What it has sent is still received. */
 static void is_gone(memwait_op_t *op, int result, void *data)
 {
 	(void)op;
 	(void)data;
-	printf("the sender %s\n", result == EOWNERDEAD ? "died" : "ended");
-	memwait_channel_close(channel);
+	if (!result || result == EOWNERDEAD) {
+		printf("the sender %s\n", result ? "died" : "ended");
+		result = memwait_channel_close(channel);
+	}
+	if (result)
+		err = result;
 }
 
 int main(void)
 {
+	struct timespec limit = { .tv_sec = time(NULL) + 60 };	/* if the sender cannot begin */
 	struct pollfd fd = { .events = POLLIN };
 	memwait_op_t death, reception;
 	memwait_loop_t *loop;
@@ -78,13 +86,17 @@ int main(void)
 	if (sender < 0 || memwait_loop_new(&loop, 0) ||
 	    memwait_op_init(&death, loop, is_gone, NULL) ||
 	    memwait_op_init(&reception, loop, receive, NULL) ||
-	    memwait_sem_wait(begun) || memwait_mutex_lock_async(alive, &death) != EINPROGRESS)
+	    memwait_sem_timedwait(begun, &limit) ||
+	    memwait_mutex_lock_async(alive, &death) != EINPROGRESS)
 		return 1;
 	receive(&reception, memwait_channel_recv_async(channel, &item, sizeof(item), &reception),
 		NULL);
 	fd.fd = memwait_loop_fd(loop);
-	while (memwait_loop_pending(loop))
+	while (!err && memwait_loop_pending(loop))
 		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;
-	return waitpid(sender, NULL, 0) < 0;
+	if (err)
+		printf("%s\n", memwait_strerror(err));
+	kill(sender, SIGKILL);
+	return memwait_loop_close(loop) || waitpid(sender, NULL, 0) < 0 || err ? 1 : 0;
 }
