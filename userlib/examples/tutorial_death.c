@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <memwait.h>
@@ -24,7 +25,7 @@ static int transfer(struct shared *shared)
 	shared->mine -= 30;
 	if (memwait_sem_post(&shared->is_half_done))
 		return 1;
-	pause();
+	sleep(60);	/* until it is killed */
 	shared->yours += 30;
 	return memwait_mutex_unlock(&shared->mutex);
 }
@@ -49,6 +50,7 @@ int main(void)
 {
 	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct timespec limit = { .tv_sec = time(NULL) + 60 };	/* if the child fails */
 	struct pollfd fd = { .events = POLLIN };
 	memwait_loop_t *loop;
 	memwait_op_t op;
@@ -62,7 +64,7 @@ int main(void)
 		_exit(transfer(shared));
 	if (child < 0 || memwait_loop_new(&loop, 0) ||
 	    memwait_op_init(&op, loop, have_lock, shared) ||
-	    memwait_sem_wait(&shared->is_half_done) ||
+	    memwait_sem_timedwait(&shared->is_half_done, &limit) ||
 	    memwait_mutex_lock_async(&shared->mutex, &op) != EINPROGRESS)
 		return 1;
 	fd.fd = memwait_loop_fd(loop);

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <memwait.h>
@@ -15,10 +16,12 @@ struct shared {
 	int count;				/* protected by the mutex */
 };
 
+static struct timespec limit;	/* so that none waits for ever for one that has failed */
+
 static int work(struct shared *shared)
 {
 	if (memwait_mutex_lock(&shared->mutex) || memwait_sem_post(&shared->is_locked) ||
-	    memwait_sem_wait(&shared->is_wanted))
+	    memwait_sem_timedwait(&shared->is_wanted, &limit))
 		return 1;
 	shared->count++;
 	printf("thread: unlocking\n");
@@ -55,6 +58,7 @@ int main(void)
 	}
 	if (shared == MAP_FAILED || epoll < 0)
 		return 1;
+	limit.tv_sec = time(NULL) + 60;
 	switch (fork()) {
 	case -1:
 		return 1;
@@ -63,7 +67,7 @@ int main(void)
 	}
 	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_lock, shared) ||
 	    epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(loop), &event) ||
-	    memwait_sem_wait(&shared->is_locked))
+	    memwait_sem_timedwait(&shared->is_locked, &limit))
 		return 1;
 	if (memwait_mutex_lock_async(&shared->mutex, &op) != EINPROGRESS)
 		return 1;
