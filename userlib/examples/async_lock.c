@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <memwait.h>
 
@@ -23,9 +24,10 @@ static void *work(void *arg)
 	(void)arg;
 	for (i = 0; i < TIMES; i++) {
 		if (memwait_mutex_lock(&lock))
-			return NULL;
+			exit(1);
 		account++;
-		memwait_mutex_unlock(&lock);
+		if (memwait_mutex_unlock(&lock))
+			exit(1);
 	}
 	return NULL;
 }
@@ -35,10 +37,10 @@ static void execute(memwait_op_t *op, int result, void *data)
 {
 	(void)op;
 	(void)data;
-	if (!result) {
-		account++;
-		executed++;
-	}
+	if (result)
+		exit(1);
+	account++;
+	executed++;
 }
 
 /* lock: has the lock, and gives it back when it likes. */
@@ -47,8 +49,7 @@ static void have_lock(memwait_op_t *op, int result, void *data)
 	(void)data;
 	while (!result) {
 		account++;
-		memwait_mutex_unlock(&lock);
-		if (++locked == TIMES)
+		if (memwait_mutex_unlock(&lock) || ++locked == TIMES)
 			return;
 		result = memwait_mutex_lock_async(&lock, op);
 	}
@@ -66,22 +67,24 @@ int main(void)
 		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
+	if (memwait_op_init(&locking, loop, have_lock, NULL) ||
+	    memwait_op_init(&executing, loop, execute, NULL))
+		return 1;
 	for (i = 0; i < WORKERS; i++)
-		pthread_create(&workers[i], NULL, work, NULL);
+		if (pthread_create(&workers[i], NULL, work, NULL))
+			return 1;
 
-	memwait_op_init(&locking, loop, have_lock, NULL);
 	err = memwait_mutex_lock_async(&lock, &locking);
 	if (err != EINPROGRESS)
 		have_lock(&locking, err, NULL);
-	memwait_op_init(&executing, loop, execute, NULL);
 	while (executed < TIMES) {
 		err = memwait_mutex_execute_locked(&lock, &executing);
 		if (err && err != EINPROGRESS)
 			return 1;
 		/* Any event loop would do; this one ends when nothing is pending. */
-		memwait_loop_run(loop, NULL, 0);
+		if (memwait_loop_run(loop, NULL, 0) < 0)
+			return 1;
 	}
-	memwait_loop_run(loop, NULL, 0);
 
 	for (i = 0; i < WORKERS; i++)
 		pthread_join(workers[i], NULL);

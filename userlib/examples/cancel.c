@@ -16,8 +16,8 @@ static void say(memwait_op_t *op, int result, void *data)
 	(void)op;
 	printf("%s: %s\n", (const char *)data, result ? result == ETIMEDOUT ? "timed out" :
 	       "failed" : "locked");
-	if (!result)
-		memwait_mutex_unlock(&mutex);
+	if (!result && memwait_mutex_unlock(&mutex))
+		printf("%s: cannot unlock\n", (const char *)data);
 }
 
 static void *cancel(void *arg)
@@ -53,11 +53,9 @@ int main(void)
 		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
-	memwait_op_init(&first, loop, say, "the first");
-	memwait_op_init(&second, loop, say, "the second");
-	memwait_op_init(&third, loop, say, "the third");
-
-	if (memwait_mutex_lock(&mutex))
+	if (memwait_op_init(&first, loop, say, "the first") ||
+	    memwait_op_init(&second, loop, say, "the second") ||
+	    memwait_op_init(&third, loop, say, "the third") || memwait_mutex_lock(&mutex))
 		return 1;
 	time = soon();
 	err = memwait_mutex_clocklock_async(&mutex, CLOCK_MONOTONIC, &time, &first);
@@ -77,14 +75,14 @@ int main(void)
 		memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	}
 	/* The second one is taken back. The third one then is the next. */
-	pthread_create(&thread, NULL, cancel, &second);
+	if (pthread_create(&thread, NULL, cancel, &second))
+		return 1;
 	pthread_join(thread, NULL);
-	memwait_mutex_unlock(&mutex);
-	memwait_loop_run(loop, NULL, 0);
+	if (memwait_mutex_unlock(&mutex) || memwait_loop_run(loop, NULL, 0) < 0)
+		return 1;
 
 	/* Nobody has it. */
 	if (memwait_op_cancel(&second) != -ENOENT || memwait_mutex_trylock(&mutex))
 		return 1;
-	memwait_mutex_unlock(&mutex);
-	return memwait_loop_close(loop) ? 1 : 0;
+	return memwait_mutex_unlock(&mutex) || memwait_loop_close(loop) ? 1 : 0;
 }

@@ -51,7 +51,8 @@ static void count_up(_Atomic uint32_t *word)
 	for (i = 1; i <= LAST; i++) {
 		nanosleep(&pause, NULL);
 		atomic_store(word, i);
-		memwait_notify((void *)word, MEMWAIT_ALL, 0);
+		if (memwait_notify((void *)word, MEMWAIT_ALL, 0) < 0)
+			_exit(1);
 	}
 	_exit(0);
 }
@@ -74,8 +75,14 @@ int main(void)
 		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
-	if (!fork())
+	if (memwait_op_init(&follower.op, loop, follow, &follower))
+		return 1;
+	switch (fork()) {
+	case -1:
+		return 1;
+	case 0:
 		count_up(follower.word);
+	}
 
 	event.data.fd = memwait_loop_fd(loop);
 	epoll_ctl(epoll, EPOLL_CTL_ADD, event.data.fd, &event);
@@ -83,7 +90,6 @@ int main(void)
 	epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event);
 	timerfd_settime(timer, 0, &every, NULL);
 
-	memwait_op_init(&follower.op, loop, follow, &follower);
 	follow(&follower.op, MEMWAIT_OK, &follower);
 	/* As long as something is pending there is something to wait for. */
 	while (memwait_loop_pending(loop)) {

@@ -20,7 +20,8 @@ static gboolean dispatch(gint fd, GIOCondition condition, gpointer data)
 	(void)fd;
 	(void)condition;
 	(void)data;
-	memwait_loop_dispatch(loop, MEMWAIT_ALL);
+	if (memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
+		exit(1);
 	return G_SOURCE_CONTINUE;
 }
 
@@ -48,7 +49,8 @@ static gpointer send_items(gpointer data)
 	for (i = 1; i <= ITEMS; i++)
 		if (memwait_channel_send(channel, &i, sizeof(i)))
 			break;
-	memwait_channel_close(channel);
+	if (memwait_channel_close(channel))
+		exit(1);
 	return NULL;
 }
 
@@ -70,8 +72,8 @@ int main(void)
 	channel = malloc(size);
 	if (!channel || memwait_channel_init(channel, size, 0, sizeof(int), 8))
 		return 1;
-	memwait_op_init(&op, loop, received, main_loop);
-	if (memwait_channel_recv_async(channel, &item, sizeof(item), &op) != EINPROGRESS)
+	if (memwait_op_init(&op, loop, received, main_loop) ||
+	    memwait_channel_recv_async(channel, &item, sizeof(item), &op) != EINPROGRESS)
 		return 1;
 	thread = g_thread_new("sender", send_items, NULL);
 	g_main_loop_run(main_loop);

@@ -75,19 +75,16 @@ int main(void)
 	puts("ended by a signal");
 
 	interrupted = 0;
-	pthread_create(&thread, NULL, stop_it, NULL);
-	if (lock_or_end() != EINTR)
+	if (pthread_create(&thread, NULL, stop_it, NULL) || lock_or_end() != EINTR)
 		return 1;
 	pthread_join(thread, NULL);
 	puts("ended by another thread");
 
 	/* Nothing is left behind: the next in line gets it, and then this thread. */
 	interrupted = 0;
-	pthread_create(&thread, NULL, lock_for_a_while, &mutex);
-	memwait_mutex_unlock(&mutex);
-	if (lock_or_end())
+	if (pthread_create(&thread, NULL, lock_for_a_while, &mutex) ||
+	    memwait_mutex_unlock(&mutex) || lock_or_end() || memwait_mutex_unlock(&mutex))
 		return 1;
-	memwait_mutex_unlock(&mutex);
 	pthread_join(thread, &failed);
 	return failed || memwait_loop_close(loop) ? 1 : 0;
 }

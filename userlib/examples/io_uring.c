@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <memwait.h>
@@ -30,7 +31,8 @@ static void look(memwait_op_t *op, int result, void *data)
 		if (result == EINPROGRESS)
 			return;
 	}
-	memwait_mutex_unlock(&mutex);
+	if (memwait_mutex_unlock(&mutex))
+		seen = -1;
 }
 
 static void *make_ready(void *arg)
@@ -42,10 +44,10 @@ static void *make_ready(void *arg)
 	for (i = 0; i < 3; i++) {
 		nanosleep(&pause, NULL);
 		if (memwait_mutex_lock(&mutex))
-			return NULL;
+			exit(1);
 		ready++;
-		memwait_mutex_unlock(&mutex);
-		memwait_cond_signal(&cond);
+		if (memwait_mutex_unlock(&mutex) || memwait_cond_signal(&cond))
+			exit(1);
 	}
 	return NULL;
 }
@@ -69,11 +71,11 @@ int main(void)
 		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
-	memwait_op_init(&op, loop, look, NULL);
-	if (memwait_mutex_lock(&mutex))
+	if (memwait_op_init(&op, loop, look, NULL) || memwait_mutex_lock(&mutex))
 		return 1;
 	look(&op, 0, NULL);
-	pthread_create(&thread, NULL, make_ready, NULL);
+	if (pthread_create(&thread, NULL, make_ready, NULL))
+		return 1;
 
 	while (memwait_loop_pending(loop)) {
 		sqe = io_uring_get_sqe(&ring);
@@ -82,7 +84,8 @@ int main(void)
 		if (io_uring_peek_cqe(&ring, &cqe))
 			continue;
 		io_uring_cqe_seen(&ring, cqe);
-		memwait_loop_dispatch(loop, MEMWAIT_ALL);
+		if (memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
+			return 1;
 	}
 	pthread_join(thread, NULL);
 	io_uring_queue_exit(&ring);

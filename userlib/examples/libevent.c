@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <memwait.h>
 
@@ -17,7 +18,8 @@ static void *work(void *arg)
 	long *result = arg;
 
 	*result = 14 * (result - results);
-	memwait_waitgroup_done(&group);
+	if (memwait_waitgroup_done(&group))
+		exit(1);
 	return NULL;
 }
 
@@ -38,7 +40,8 @@ static void dispatch(evutil_socket_t fd, short what, void *data)
 	(void)fd;
 	(void)what;
 	(void)data;
-	memwait_loop_dispatch(loop, MEMWAIT_ALL);
+	if (memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
+		exit(1);
 }
 
 int main(void)
@@ -57,16 +60,17 @@ int main(void)
 	event = event_new(base, memwait_loop_fd(loop), EV_READ | EV_PERSIST, dispatch, NULL);
 	event_add(event, NULL);
 
-	memwait_waitgroup_add(&group, 3);
-	memwait_op_init(&op, loop, add_up, base);
-	err = memwait_waitgroup_wait_async(&group, &op);
+	if (memwait_waitgroup_add(&group, 3) || memwait_op_init(&op, loop, add_up, base) ||
+	    memwait_waitgroup_wait_async(&group, &op) != EINPROGRESS)
+		return 1;
 	for (i = 0; i < 3; i++)
-		pthread_create(&threads[i], NULL, work, &results[i]);
+		if (pthread_create(&threads[i], NULL, work, &results[i]))
+			return 1;
 	event_base_dispatch(base);
 
 	for (i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
 	event_free(event);
 	event_base_free(base);
-	return err == EINPROGRESS && sum == 42 && !memwait_loop_close(loop) ? 0 : 1;
+	return sum == 42 && !memwait_loop_close(loop) ? 0 : 1;
 }

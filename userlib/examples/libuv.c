@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <uv.h>
 
 #include <memwait.h>
@@ -32,8 +33,8 @@ static void dispatch(uv_poll_t *poll, int status, int events)
 {
 	(void)poll;
 	(void)events;
-	if (status >= 0)
-		memwait_loop_dispatch(loop, MEMWAIT_ALL);
+	if (status >= 0 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
+		exit(1);
 	keep_alive_for_pending();
 }
 
@@ -57,7 +58,8 @@ static void *post(void *arg)
 
 	for (i = 0; i < 3; i++) {
 		uv_sleep(20);
-		memwait_sem_post(arg);
+		if (memwait_sem_post(arg))
+			exit(1);
 	}
 	return NULL;
 }
@@ -75,11 +77,11 @@ int main(void)
 	uv_poll_init(uv_default_loop(), &handle, memwait_loop_fd(loop));
 	uv_poll_start(&handle, UV_READABLE, dispatch);
 
-	if (memwait_sem_init(&waiter.sem, MEMWAIT_PRIVATE, 0))
+	if (memwait_sem_init(&waiter.sem, MEMWAIT_PRIVATE, 0) ||
+	    memwait_op_init(&waiter.op, loop, got_post, &waiter) ||
+	    memwait_sem_wait_async(&waiter.sem, &waiter.op) != EINPROGRESS ||
+	    pthread_create(&thread, NULL, post, &waiter.sem))
 		return 1;
-	memwait_op_init(&waiter.op, loop, got_post, &waiter);
-	err = memwait_sem_wait_async(&waiter.sem, &waiter.op);
-	pthread_create(&thread, NULL, post, &waiter.sem);
 	keep_alive_for_pending();
 
 	/* Returns by itself: nothing is pending any more. */
@@ -88,5 +90,5 @@ int main(void)
 	uv_close((uv_handle_t *)&handle, NULL);
 	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
 	uv_loop_close(uv_default_loop());
-	return err == EINPROGRESS && waiter.got == 3 && !memwait_loop_close(loop) ? 0 : 1;
+	return waiter.got == 3 && !memwait_loop_close(loop) ? 0 : 1;
 }
