@@ -1,16 +1,49 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Five languages, in five processes, take turns at one mutex and send through one channel.
+# Five languages, in five processes, take turns at one mutex and send through one channel. If one cannot start, all end.
 together=${MEMWAIT_TOGETHER:-$(dirname "$0")/userlib/together/together.sh}
 echo "TAP version 13"
-echo "1..1"
+echo "1..2"
 timeout -k 5 $((600 * ${MEMWAIT_SLOWNESS:-1})) "$together" >/tmp/together.out 2>&1 </dev/null
 status=$?
 sed 's/^/# /' /tmp/together.out
 rm -f /tmp/together.out
 name="a thread in C, a coroutine in C++, a task in Python, promises in Node and a future in Rust"
+bad=0
 if [ $status -ne 0 ]; then
 	echo "not ok 1 $name: exit $status"
-	exit 1
+	bad=1
+else
+	echo "ok 1 $name"
 fi
-echo "ok 1 $name"
+
+# A node that fails at once, as where it does not find its package.
+elsewhere=$(mktemp -d)
+printf '#!/bin/sh\nexit 1\n' >"$elsewhere/node"
+chmod 755 "$elsewhere/node"
+name="without one of them the others end"
+PATH=$elsewhere:$PATH timeout -k 5 $((200 * ${MEMWAIT_SLOWNESS:-1})) "$together" "$elsewhere/file" \
+	>/tmp/together.out 2>&1 </dev/null
+status=$?
+sed 's/^/# /' /tmp/together.out
+rm -f /tmp/together.out
+# What was ended may still be on its way.
+limit=$((600 * ${MEMWAIT_SLOWNESS:-1}))
+while grep -qsF "$elsewhere/file" /proc/[0-9]*/cmdline && [ $limit -gt 0 ]; do
+	sleep 0.1
+	limit=$((limit - 1))
+done
+if [ $status -ne 1 ]; then
+	echo "not ok 2 $name: exit $status"
+	bad=1
+elif grep -lsF "$elsewhere/file" /proc/[0-9]*/cmdline; then
+	echo "not ok 2 $name: a process is left"
+	bad=1
+elif [ "$(ls "$elsewhere")" != node ]; then
+	echo "not ok 2 $name: a file is left"
+	bad=1
+else
+	echo "ok 2 $name"
+fi
+rm -rf "$elsewhere"
+exit $bad
