@@ -11,10 +11,17 @@ const path = require('path');
 const folder = ['../../../userlib/bindings/node', '../userlib/node']
 	.map((folder) => path.join(__dirname, folder)).find((folder) => fs.existsSync(folder));
 
+// Which the examples share: none is left.
+function files()
+{
+	return fs.readdirSync('/dev/shm').filter((name) => name.startsWith('memwait-'));
+}
+
 function run(program)
 {
 	// The package is found by its name also where its folder has another.
 	const modules = fs.mkdtempSync(path.join(os.tmpdir(), 'modules-'));
+	const before = files();
 	try {
 		fs.symlinkSync(path.dirname(place), path.join(modules, 'memwait'));
 		const { stdout, stderr, status } = spawnSync(process.execPath, [program], {
@@ -22,6 +29,7 @@ function run(program)
 		});
 		assert.strictEqual(stderr, '');
 		assert.strictEqual(status, 0);
+		assert.deepStrictEqual(files(), before);
 		return stdout;
 	} finally {
 		fs.rmSync(modules, { recursive: true });

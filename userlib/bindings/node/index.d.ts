@@ -153,8 +153,8 @@ export class Condition extends SharedObject {
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
 	 * false: the time has passed. The mutex is locked when it returns, after an abort, and after
-	 * the timeout of a script. Code EPERM: it was not locked. It is not after codes EOWNERDEAD and ENOTRECOVERABLE or an error of
-	 * repair, and may not be after others, such as ENOMEM and ENOSPC.
+	 * the timeout of a script. Code EPERM: it was not locked. It is not after codes EOWNERDEAD and
+	 * ENOTRECOVERABLE or an error of repair, and may not be after others, such as ENOMEM and ENOSPC.
 	 */
 	wait(mutex: Mutex, options?: Options): Promise<boolean>;
 	waitSync(mutex: Mutex, options?: BlockingOptions): boolean;
