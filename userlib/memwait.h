@@ -8,9 +8,9 @@
  * dispatched.
  *
  * Lock words are plain data without pointers, in any memory, even mapped at different addresses.
- * Zeroed means initialised. MEMWAIT_PRIVATE words belong to one address space and stay at one
- * address; waiting and waking cost less. An object of a kind that this library does not know, such
- * as a later one's, is EINVAL in every function.
+ * Zeroed means initialised, but for barriers and channels. MEMWAIT_PRIVATE words belong to one
+ * address space and stay at one address; waiting and waking cost less. An object of a kind that
+ * this library does not know, such as a later one's, is EINVAL in every function.
  *
  * What pthreads have, and its *_async() form, returns 0 or a positive error number. Everything
  * else, words, loops and operations, returns a result >= 0 or a negative error number; for word
