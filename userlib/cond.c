@@ -290,8 +290,8 @@ int memwait_cond_broadcast(memwait_cond_t *cond)
 enum { FOR_SIGNAL, FOR_MUTEX };
 
 /*
- * Queues itself before it unlocks the mutex, so that nothing comes in between. A wait whose deadline
- * has passed does so as well, for a moment, or the next one could not come to change what it waits
+ * Queues itself before it unlocks the mutex, so that nothing comes in between. A wait whose
+ * deadline has passed does so as well, for a moment, or nobody could come to change what it waits
  * for.
  */
 static int wait_begin(struct memwait_op *op)
