@@ -837,10 +837,10 @@ test('neither memory nor descriptors are lost', async () => {
 	};
 	await round(50);
 	const before = await round(50);
-	let after = await round(250);
+	let after = await round(600);
 	// A thread of V8's frees the memory of what is collected, when it gets a processor.
 	const end = performance.now() + limit(60000);
-	while (after.rss >= before.rss + 190 * SIZE && performance.now() < end) {
+	while (after.rss >= before.rss + 400 * SIZE && performance.now() < end) {
 		await new Promise((resolve) => setTimeout(resolve, 20));
 		after = await round(0);
 	}
@@ -849,5 +849,5 @@ test('neither memory nor descriptors are lost', async () => {
 	assert.ok(after.mappings <= before.mappings + 20);
 	// AddressSanitizer keeps what was freed.
 	if (!process.env.ASAN_OPTIONS)
-		assert.ok(after.rss < before.rss + 190 * SIZE);
+		assert.ok(after.rss < before.rss + 400 * SIZE);
 });
