@@ -6,7 +6,9 @@
 
 #include <array>
 #include <fcntl.h>
+#include <limits>
 #include <mutex>
+#include <ratio>
 #include <sched.h>
 #include <sys/mount.h>
 #include <thread>
@@ -361,6 +363,51 @@ static void stopped()
 	check_stop(robust);
 }
 #endif
+
+/* The time of @since, as a point. */
+template <class Duration>
+static std::timespec time_of(Duration since)
+{
+	return memwait::deadline(std::chrono::time_point<system_clock, Duration>(since)).time;
+}
+
+/* Periods of which nanoseconds are no multiple. */
+static void odd_periods()
+{
+	using frames = std::chrono::duration<std::int64_t, std::ratio<1, 60>>;
+	using ntsc = std::chrono::duration<std::int64_t, std::ratio<1001, 30000>>;
+	using samples = std::chrono::duration<std::int64_t, std::ratio<1, 44100>>;
+	using ticks = std::chrono::duration<std::int64_t, std::ratio<1, 90000>>;
+	using picoseconds = std::chrono::duration<std::int64_t, std::pico>;
+	using days = std::chrono::duration<int, std::ratio<86400>>;
+	using double_frames = std::chrono::duration<double, std::ratio<1, 60>>;
+	constexpr std::int64_t day = 86400, century = 36525 * day;
+	std::timespec time, now;
+
+	time = time_of(ticks(1800000000LL * 90000 + 1));
+	CHECK(time.tv_sec == 1800000000 && time.tv_nsec == 11112);
+	time = time_of(samples(300 * day * 44100 + 44099));
+	CHECK(time.tv_sec == 300 * day && time.tv_nsec == 999977325);
+	time = time_of(ntsc(century * 30000 / 1001 + 1));
+	CHECK(time.tv_sec == century && time.tv_nsec > 0);
+	time = time_of(days(36525));
+	CHECK(time.tv_sec == century && time.tv_nsec == 0);
+	/* The next nanosecond is the next second. */
+	time = time_of(picoseconds(1999999999001));
+	CHECK(time.tv_sec == 2 && time.tv_nsec == 0);
+	time = time_of(double_frames(90));
+	CHECK(time.tv_sec == 1 && time.tv_nsec == 500000000);
+	time = time_of(std::chrono::duration<float, std::nano>(4e18F));
+	CHECK(time.tv_sec > 3900000000 && time.tv_nsec >= 0 && time.tv_nsec < 1000000000);
+	time = time_of(frames::min());
+	CHECK(time.tv_sec == 0 && time.tv_nsec == 0);
+	time = time_of(frames::max());
+	CHECK(time.tv_sec == std::numeric_limits<std::time_t>::max());
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	time = memwait::deadline(frames(century * 60)).time;
+	CHECK(time.tv_sec >= now.tv_sec + century && time.tv_sec < now.tv_sec + century + day);
+}
 
 static void ignore(int)
 {
@@ -1005,6 +1052,7 @@ int main()
 #ifdef __cpp_lib_jthread
 	test("condition variable with a stop token", stopped);
 #endif
+	test("deadlines of odd periods", odd_periods);
 	test("semaphores", semaphore);
 	test("barrier and latch", barrier_and_latch);
 	test("arrivals at a barrier", arrivals_of_both);

@@ -113,6 +113,7 @@ template <class Rep, class Period>
 std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
 {
 	const long double seconds = std::chrono::duration<long double>(since).count();
+	std::chrono::seconds whole{ 0 };
 	std::timespec time = {};
 	std::int64_t ns;
 
@@ -122,9 +123,15 @@ std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
 		time.tv_sec = std::numeric_limits<std::time_t>::max();
 		return time;
 	}
+	/*
+	 * The seconds first: for nanoseconds the count of an odd period is multiplied before it is
+	 * divided, and that of a long time would overflow.
+	 */
+	if constexpr (!std::chrono::treat_as_floating_point_v<Rep>)
+		whole = std::chrono::floor<std::chrono::seconds>(since);
 	/* Never early. */
-	ns = std::chrono::ceil<std::chrono::nanoseconds>(since).count();
-	time.tv_sec = static_cast<std::time_t>(ns / 1000000000);
+	ns = std::chrono::ceil<std::chrono::nanoseconds>(since - whole).count();
+	time.tv_sec = static_cast<std::time_t>(whole.count() + ns / 1000000000);
 	time.tv_nsec = static_cast<long>(ns % 1000000000);
 	return time;
 }
