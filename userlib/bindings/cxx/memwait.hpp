@@ -670,6 +670,14 @@ inline void operation::call_back(memwait_op_t *, int result, void *data) noexcep
 
 #ifdef __cpp_impl_coroutine
 
+/* Without a concept, for C++17 with -fcoroutines. */
+template <class Finish, class = void>
+inline constexpr bool can_be_abandoned = false;
+
+template <class Finish>
+inline constexpr bool
+can_be_abandoned<Finish, std::void_t<decltype(std::declval<Finish &>().abandoned())>> = true;
+
 /*
  * What co_await takes. @Begin(op, finish) begins, and returns what an _async function does.
  * @Finish(err, has_waited) makes the result, or throws. If the coroutine is destroyed instead,
@@ -688,7 +696,7 @@ public:
 		if (!is_waiting())
 			return;
 		cancel();
-		if constexpr (requires { finish_.abandoned(); })
+		if constexpr (can_be_abandoned<Finish>)
 			finish_.abandoned();
 	}
 
