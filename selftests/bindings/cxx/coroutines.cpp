@@ -657,6 +657,27 @@ static void owned()
 	CHECK(!goes_on);
 }
 
+/* What is assigned to destroys its coroutine at once. */
+static void assigned()
+{
+	memwait::loop loop;
+	objects all;
+	auto acquire = [&](int result) -> memwait::task<int> {
+		co_await all.sem.acquire_async(loop);
+		co_return result;
+	};
+	memwait::task<int> task = acquire(1), other = acquire(2);
+	memwait::task<int> &same = task;
+
+	task = std::move(other);
+	CHECK(loop.pending() == 1);
+	task = std::move(same);
+	CHECK(loop.pending() == 1);
+	all.sem.release();
+	loop.run();
+	CHECK(task.done() && task.get() == 2);
+}
+
 /* A process dies with the mutex that a coroutine waits for. */
 static void robust()
 {
@@ -1180,6 +1201,7 @@ int main(int argc, char **argv)
 	test("a loop runs for a time", runs_for_a_time);
 	test("exceptions", exceptions);
 	test("a task is awaited, and destroyed", owned);
+	test("a task is assigned to", assigned);
 	test("a robust mutex is repaired", robust);
 	test("a robust shared mutex is repaired", robust_shared);
 	test("fork", forked);

@@ -5,6 +5,7 @@
 #include "test.hpp"
 
 #include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <limits>
 #include <mutex>
@@ -739,6 +740,15 @@ static void places()
 	CHECK(!two.attach<memwait::mutex>(4096).try_lock());
 	CHECK_ERROR(std::errc::invalid_argument, memwait::mapping(fd, 4097, 4096));
 	close(fd);
+
+	/* What is assigned to unmaps at once. */
+	memwait::mapping &same = one;
+	void *const old = one.data();
+	one = std::move(two);
+	CHECK(one.size() == 8192 && !two.data());
+	CHECK(msync(old, 4096, MS_ASYNC) && errno == ENOMEM);
+	one = std::move(same);
+	CHECK(!one.attach<memwait::mutex>(4096).try_lock());
 }
 
 /* In shared memory. */

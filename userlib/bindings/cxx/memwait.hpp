@@ -312,10 +312,13 @@ public:
 	{
 	}
 
+	/* What was mapped here is unmapped. */
 	mapping &operator=(mapping &&other) noexcept
 	{
-		std::swap(data_, other.data_);
-		std::swap(size_, other.size_);
+		mapping old(std::move(other));
+
+		std::swap(data_, old.data_);
+		std::swap(size_, old.size_);
 		return *this;
 	}
 
@@ -879,9 +882,12 @@ public:
 	{
 	}
 
+	/* The coroutine that was here is destroyed. */
 	task &operator=(task &&other) noexcept
 	{
-		std::swap(handle_, other.handle_);
+		task old(std::move(other));
+
+		std::swap(handle_, old.handle_);
 		return *this;
 	}
 
