@@ -678,6 +678,26 @@ static void assigned()
 	CHECK(task.done() && task.get() == 2);
 }
 
+/* Braces, what is converted, and references. */
+static void results()
+{
+	int number = 0;
+	auto braces = [](bool is_empty) -> memwait::task<std::vector<int>> {
+		if (is_empty)
+			co_return {};
+		co_return { 1, 2 };
+	};
+	auto converted = []() -> memwait::task<std::string> { co_return "text"; };
+	auto referred = [&]() -> memwait::task<int &> { co_return number; };
+	auto assign = [&]() -> memwait::task<> { co_await referred() = 2; };
+
+	CHECK(braces(true).get().empty() && braces(false).get().size() == 2);
+	CHECK(converted().get() == "text");
+	CHECK(&referred().get() == &number);
+	assign().get();
+	CHECK(number == 2);
+}
+
 /* A process dies with the mutex that a coroutine waits for. */
 static void robust()
 {
@@ -1202,6 +1222,7 @@ int main(int argc, char **argv)
 	test("exceptions", exceptions);
 	test("a task is awaited, and destroyed", owned);
 	test("a task is assigned to", assigned);
+	test("results of tasks", results);
 	test("a robust mutex is repaired", robust);
 	test("a robust shared mutex is repaired", robust_shared);
 	test("fork", forked);

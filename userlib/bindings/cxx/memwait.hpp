@@ -849,13 +849,26 @@ template <class T>
 struct promise : promise_base {
 	task<T> get_return_object();
 
-	template <class U>
+	/* The default is for braces. */
+	template <class U = T>
 	void return_value(U &&u)
 	{
 		value.emplace(std::forward<U>(u));
 	}
 
 	std::optional<T> value;
+};
+
+template <class T>
+struct promise<T &> : promise_base {
+	task<T &> get_return_object();
+
+	void return_value(T &referred) noexcept
+	{
+		value = &referred;
+	}
+
+	T *value = nullptr;
 };
 
 template <>
@@ -871,6 +884,8 @@ struct promise<void> : promise_base {
 
 template <class T>
 class [[nodiscard]] task {
+	static_assert(!std::is_rvalue_reference_v<T>, "a task gives an object or a T &, no T &&");
+
 public:
 	using promise_type = detail::promise<T>;
 
@@ -910,7 +925,7 @@ public:
 		if (handle_.promise().error)
 			std::rethrow_exception(handle_.promise().error);
 		if constexpr (!std::is_void_v<T>)
-			return std::move(*handle_.promise().value);
+			return std::forward<T>(*handle_.promise().value);
 	}
 
 	/* Moves it there: if the coroutine that waits is destroyed, so is this one. */
@@ -948,6 +963,12 @@ template <class T>
 task<T> detail::promise<T>::get_return_object()
 {
 	return task<T>(std::coroutine_handle<promise>::from_promise(*this));
+}
+
+template <class T>
+task<T &> detail::promise<T &>::get_return_object()
+{
+	return task<T &>(std::coroutine_handle<promise>::from_promise(*this));
 }
 
 inline task<void> detail::promise<void>::get_return_object()
