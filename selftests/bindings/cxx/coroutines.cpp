@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -239,15 +240,15 @@ static const std::vector<way> &ways()
 		  [](objects &o) { return o.empty.length() == 1; } },
 		{ "latch", nothing,
 		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
-			co_await o.latch.wait_async(loop);
-			CHECK(co_await o.latch.wait_async(loop, 1h));
+			co_await std::as_const(o.latch).wait_async(loop);
+			CHECK(co_await std::as_const(o.latch).wait_async(loop, 1h));
 		  },
 		  [](objects &o) { o.latch.count_down(); },
 		  [](objects &o) { return o.latch.try_wait(); } },
 		{ "event", nothing,
 		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
-			co_await o.event.wait_async(loop);
-			CHECK(co_await o.event.wait_async(loop, 1h));
+			co_await std::as_const(o.event).wait_async(loop);
+			CHECK(co_await std::as_const(o.event).wait_async(loop, 1h));
 		  },
 		  [](objects &o) { o.event.set(); },
 		  [](objects &o) { return o.event.is_set(); } },

@@ -2092,14 +2092,14 @@ public:
 	}
 
 #ifdef __cpp_impl_coroutine
-	auto wait_async(loop &owner)
+	auto wait_async(loop &owner) const
 	{
 		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
 			return memwait_waitgroup_wait_async(&group_, op);
 		}, [](int err, bool) { detail::check(err, "memwait::latch::wait_async"); });
 	}
 
-	auto wait_async(loop &owner, const deadline &then)
+	auto wait_async(loop &owner, const deadline &then) const
 	{
 		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
 			return memwait_waitgroup_clockwait_async(&group_, then.clock, &then.time,
@@ -2178,14 +2178,14 @@ public:
 	}
 
 #ifdef __cpp_impl_coroutine
-	auto wait_async(loop &owner)
+	auto wait_async(loop &owner) const
 	{
 		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
 			return memwait_event_wait_async(&event_, op);
 		}, [](int err, bool) { detail::check(err, "memwait::event::wait_async"); });
 	}
 
-	auto wait_async(loop &owner, const deadline &then)
+	auto wait_async(loop &owner, const deadline &then) const
 	{
 		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
 			return memwait_event_clockwait_async(&event_, then.clock, &then.time, op);
