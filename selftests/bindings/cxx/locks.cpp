@@ -557,6 +557,17 @@ static void arrivals(memwait::sharing users)
 	std::thread([&] { left.emplace(barrier.arrive()); }).join();
 	CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
 	CHECK_ERROR(std::errc::operation_canceled, barrier.wait(std::move(*left)));
+
+	/* The loop of the child takes the place of the one that the token's wait is of. */
+	memwait::barrier::arrival_token ours = barrier.arrive();
+	CHECK(wait_for_child(child([&] {
+		memwait::barrier alone(1);
+
+		CHECK(alone.wait(alone.arrive()) == barrier_status::serial);
+		CHECK_ERROR(std::errc::operation_not_permitted, barrier.wait(std::move(ours)));
+	})) == 0);
+	CHECK(barrier.arrive_and_wait() != barrier_status::timeout);
+	CHECK(barrier.wait(std::move(ours)) != barrier_status::timeout);
 }
 
 static void arrivals_of_both()

@@ -421,11 +421,12 @@ protected:
 
 	void cancel() noexcept;
 
-	/* Dispatches the loop until it has ended. */
+	/* Dispatches the loop until it has ended. EPERM in a child of fork(): see above. */
 	void await_end()
 	{
 		while (is_waiting()) {
-			const int result = memwait_op_wait(&op_, nullptr);
+			const int result = getpid() == process_ ? memwait_op_wait(&op_, nullptr) :
+								  -EPERM;
 
 			check(result == -EINTR ? 0 : -result, "memwait: waiting for an operation");
 		}
