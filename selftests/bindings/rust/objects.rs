@@ -50,6 +50,7 @@ struct Is<T>(std::marker::PhantomData<T>);
 trait No {
     const SEND: bool = false;
     const SYNC: bool = false;
+    const SHAREABLE: bool = false;
 }
 
 impl<T> No for Is<T> {}
@@ -59,12 +60,21 @@ struct IsSync<T>(std::marker::PhantomData<T>);
 
 impl<T> No for IsSync<T> {}
 
+/// Where it is Shareable.
+struct IsShareable<T>(std::marker::PhantomData<T>);
+
+impl<T> No for IsShareable<T> {}
+
 impl<T: Send> Is<T> {
     const SEND: bool = true;
 }
 
 impl<T: Sync> IsSync<T> {
     const SYNC: bool = true;
+}
+
+impl<T: Shareable> IsShareable<T> {
+    const SHAREABLE: bool = true;
 }
 
 /// The same of a value, whose type has no name here: a method by value goes first.
@@ -118,6 +128,9 @@ const TYPES: () = {
     assert!(!Is::<WriteGuard<Data, Ref<RwLock<Data>>>>::SEND);
     assert!(IsSync::<MutexGuard<u32, &Mutex<u32>>>::SYNC);
     assert!(!IsSync::<MutexGuard<Data, &Mutex<Data>>>::SYNC);
+    // Compilers differ in the alignment of 128 bits.
+    assert!(IsShareable::<Mutex<[u64; 2]>>::SHAREABLE && IsShareable::<i64>::SHAREABLE);
+    assert!(!IsShareable::<u128>::SHAREABLE && !IsShareable::<i128>::SHAREABLE);
 };
 
 const SIGKILL: c_int = 9;

@@ -37,6 +37,9 @@ const MFD_CLOEXEC: c_uint = 0x1;
 /// It has the same layout in all of them, as `#[repr(C)]` gives, is valid wherever they map it,
 /// and means the same there: no pointers, references, descriptors or thread ids. A struct that
 /// lies there by itself is `Send` and `Sync`, too; what a mutex guards is `Send`.
+///
+/// `u128` and `i128` are none, nor is a struct of them: on x86-64 their alignment depends on the
+/// version of the compiler, 8 up to 1.76 and 16 from 1.77 on. `[u64; 2]` is one.
 pub unsafe trait Shareable: 'static {}
 
 macro_rules! shareable {
@@ -46,7 +49,7 @@ macro_rules! shareable {
     )* };
 }
 
-shareable!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 bool char);
+shareable!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 bool char);
 shareable!(AtomicBool AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicI8 AtomicI16 AtomicI32);
 shareable!(AtomicI64);
 
