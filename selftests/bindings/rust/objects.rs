@@ -311,7 +311,13 @@ fn bad_input() {
     assert_eq!(errno(Channel::<()>::new(1)), EINVAL);
     assert_eq!(errno(Barrier::new(0)), EINVAL);
     assert!(catch_unwind(|| Semaphore::new(1 << 31)).is_err());
-    assert!(catch_unwind(|| Semaphore::fair(1 << 15)).is_err());
+    assert!(catch_unwind(|| Semaphore::fair(Semaphore::FAIR_MAX + 1)).is_err());
+    for full in [
+        Semaphore::new(Semaphore::MAX),
+        Semaphore::fair(Semaphore::FAIR_MAX),
+    ] {
+        assert_eq!(errno(full.post()), EOVERFLOW);
+    }
     let owner = Arc::new([0; 8].map(AtomicU64::new));
     let start = std::ptr::NonNull::from(&*owner).cast();
     let borrowed = unsafe { Shared::borrowed(start, 64, owner.clone()) };

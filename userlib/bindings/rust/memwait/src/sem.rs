@@ -19,8 +19,10 @@ unsafe impl Sync for Semaphore {}
 unsafe impl Shareable for Semaphore {}
 
 impl Semaphore {
-    /// The largest value.
+    /// The largest value, but for [`fair`](Semaphore::fair) semaphores.
     pub const MAX: u32 = MEMWAIT_SEM_VALUE_MAX;
+    /// The largest value of a [`fair`](Semaphore::fair) semaphore: 32767.
+    pub const FAIR_MAX: u32 = MEMWAIT_SEM_FAIR_VALUE_MAX;
 
     /// # Panics
     /// If `value` is above [`MAX`](Semaphore::MAX).
@@ -37,10 +39,13 @@ impl Semaphore {
     /// A post is for the oldest waiter, and for no other; it is slower.
     ///
     /// # Panics
-    /// If `value` is above 32767.
+    /// If `value` is above [`FAIR_MAX`](Semaphore::FAIR_MAX).
     #[must_use]
     pub const fn fair(value: u32) -> Semaphore {
-        assert!(value <= MEMWAIT_SEM_FAIR_VALUE_MAX, "too large for a fair semaphore");
+        assert!(
+            value <= Semaphore::FAIR_MAX,
+            "too large for a fair semaphore"
+        );
         // As MEMWAIT_SEM_INIT_FLAGS().
         let shift = if cfg!(target_endian = "little") { 16 } else { 0 };
         Semaphore {
@@ -92,7 +97,8 @@ impl Semaphore {
         self.post()
     }
 
-    /// Adds 1, and wakes a waiter. `EOVERFLOW`: it is [`MAX`](Semaphore::MAX).
+    /// Adds 1, and wakes a waiter. `EOVERFLOW`: it is [`MAX`](Semaphore::MAX), or
+    /// [`FAIR_MAX`](Semaphore::FAIR_MAX) if it is fair.
     pub fn post(&self) -> Result<(), Error> {
         // SAFETY: it is there.
         check(unsafe { memwait_sem_post(self.raw.get()) })
