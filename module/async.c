@@ -89,8 +89,12 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	return 0;
 }
 
-/* Counts notifies of a wait that a call has counted once. Returns false if it has ended since. */
-static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
+/*
+ * Counts notifies of a wait that a call has counted once. Returns false if it has ended since, or
+ * was moved to another word.
+ */
+static bool memwait_async_inherit(const struct memwait_heir *heir, const struct memwait_key *key,
+				  u64 count)
 {
 	struct memwait_context *context = heir->context;
 	struct memwait_async_waiter *wait;
@@ -98,7 +102,8 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 
 	spin_lock(&context->lock);
 	wait = memwait_async_find(context, heir->id);
-	pending = wait && wait->group.state == MEMWAIT_QUEUED;
+	pending = wait && wait->group.state == MEMWAIT_QUEUED &&
+		  !memwait_key_cmp(&wait->group.waiters->word.key, key);
 	if (pending) {
 		wait->count += min_t(u64, count, U32_MAX - wait->count);
 		new = memwait_async_list(wait);
@@ -126,7 +131,7 @@ static void memwait_async_pass_on(const struct memwait_key *key, u64 count, u64 
 		count -= memwait_pass_on(key, min_t(u64, count, U32_MAX), &heir, number);
 		if (!heir.context)
 			return;
-		if (count && memwait_async_inherit(&heir, count))
+		if (count && memwait_async_inherit(&heir, key, count))
 			count = 0;
 		memwait_context_put(heir.context);
 	}

@@ -12,7 +12,7 @@
  * whatever changes the word later finds the waiters. So a full barrier stands between .nr_waiters
  * of the target and the return to user space, as (B) does before the load of a word.
  *
- * Lock order: the bucket at the lower address first.
+ * Lock order: the bucket at the lower address first, then a context's lock.
  */
 #include <linux/minmax.h>
 #include <linux/uaccess.h>
@@ -20,6 +20,7 @@
 #include "begin.h"
 #include "call.h"
 #include "compat.h"
+#include "context.h"
 #include "trace.h"
 
 static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_bucket *target)
@@ -44,15 +45,34 @@ static void memwait_pair_unlock(struct memwait_bucket *source, struct memwait_bu
 	spin_unlock(&source->lock);
 }
 
-/*
- * A wait with MEMWAIT_PERSISTENT stays while there are notifies of it to be read: a close passes
- * them on to the next waiter of the word where it stands.
- */
-static bool memwait_requeue_leaves(const struct memwait_waiter *waiter)
+static bool memwait_waiter_is_persistent(const struct memwait_waiter *waiter)
 {
 	const struct memwait_group *group = to_group(waiter);
 
-	return group->async && READ_ONCE(group->listed);
+	return group->async && group->persistent;
+}
+
+/*
+ * Moves a waiter. Returns false if it stays: a close passes on the notifies of a persistent wait
+ * that nobody has read, to the next waiter of the word where it stands. memwait_async_inherit()
+ * counts such notifies under the context's lock.
+ */
+static bool memwait_requeue_waiter(struct memwait_waiter *waiter, struct memwait_bucket *to,
+				   const struct memwait_key *target, bool whole)
+{
+	struct memwait_group *group = to_group(waiter);
+	bool stays;
+
+	if (likely(!memwait_waiter_is_persistent(waiter))) {
+		memwait_queue_move(waiter, to, target, whole);
+		return true;
+	}
+	spin_lock(&group->context->lock);
+	stays = group->listed;
+	if (!stays)
+		memwait_queue_move(waiter, to, target, false);
+	spin_unlock(&group->context->lock);
+	return !stays;
 }
 
 /*
@@ -69,14 +89,16 @@ static bool memwait_call_moves_bucket(const struct memwait_call *call,
 	if (to->nr_waiters || !from->nr_waiters ||
 	    from->nr_waiters > min_t(u32, call->move - call->moved, MEMWAIT_STEP))
 		return false;
-	for (node = rb_first(&from->waiters); node; node = rb_next(node)) {
-		if (memwait_requeue_leaves(to_waiter(node)))
-			return false;
-	}
 	first = to_waiter(rb_first(&from->waiters));
 	last = to_waiter(rb_last(&from->waiters));
-	return !memwait_key_cmp(&first->word.key, call->key) && first->number > call->reached &&
-	       !memwait_key_cmp(&last->word.key, call->key) && last->number <= call->number;
+	if (memwait_key_cmp(&first->word.key, call->key) || first->number <= call->reached ||
+	    memwait_key_cmp(&last->word.key, call->key) || last->number > call->number)
+		return false;
+	for (node = rb_first(&from->waiters); node; node = rb_next(node)) {
+		if (memwait_waiter_is_persistent(to_waiter(node)))
+			return false;	/* it may stay */
+	}
+	return true;
 }
 
 /*
@@ -110,10 +132,8 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 			memwait_queue_remove(waiter);
 			continue;
 		}
-		if (!same && !whole && memwait_requeue_leaves(waiter))
+		if (!same && !memwait_requeue_waiter(waiter, to, target, whole))
 			continue;
-		if (!same)
-			memwait_queue_move(waiter, to, target, whole);
 		if (++call->moved == call->move)
 			break;
 	}
