@@ -544,7 +544,8 @@ static __always_inline void memwait_group_init(struct memwait_group *group, u32 
  *	free the wait as soon as that lock is dropped
  *
  * A notify may claim the wait as soon as its first waiter has joined. If not all join, the caller
- * claims the wait unless a notify has, and always calls memwait_group_leave().
+ * claims the wait unless a notify has, and calls memwait_group_leave(), or lets the reader of the
+ * completion do so.
  *
  * Context: process context, may sleep.
  *
