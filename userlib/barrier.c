@@ -75,7 +75,8 @@
  *	(8) the state: that generation begins, and BROKEN and ABORTED are cleared
  *
  * A waiter that the reset wakes may come again before (8), and a caller may die before it: so
- * a thread that comes does (7) and (8) itself, unless ABORTED is set.
+ * a thread that comes does (7) and (8) itself, unless ABORTED is set. A reset whose generation is
+ * over has nothing left to do: what is BROKEN then is so by a later call.
  *
  * Nobody sleeps from (7) to (8): another abort may still be about to wake those of its BROKEN, but
  * those of the new generation must not find them asleep.
@@ -259,14 +260,17 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	return memwait_users_drain(&barrier->users, word);
 }
 
-/* @how: BROKEN, with ABORTED or without. Touches nothing afterwards: those it wakes may free it. */
-static int break_it(struct barrier *barrier, uint32_t how)
+/*
+ * @how: BROKEN, with ABORTED or without. Stores what was slept on in *@was. Touches nothing
+ * afterwards: those that it wakes may free the barrier.
+ */
+static int break_it(struct barrier *barrier, uint32_t how, uint32_t *was)
 {
 	int ret;
 
 	memwait_tsan_release(&barrier->users.operations);
 	ret = memwait_change(sleep_word(barrier), MEMWAIT_CHANGE_OR, how, MEMWAIT_ALL,
-			     barrier->users.flags, NULL);
+			     barrier->users.flags, was);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -274,13 +278,19 @@ int memwait_barrier_abort(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
 	int ret = why_not(barrier);
+	uint32_t was;
 
-	return ret ? ret : break_it(barrier, BROKEN | ABORTED);
+	return ret ? ret : break_it(barrier, BROKEN | ABORTED, &was);
 }
 
-/* (7) and (8), unless it is no longer broken, or a bit of @until is set. Returns 0 or an error. */
-static int mend(struct barrier *barrier, uint32_t until)
+/*
+ * (7) and (8), unless that generation is over in which @was was slept on, or a bit of @until is
+ * set. Returns 0 or an error.
+ */
+static int mend(struct barrier *barrier, uint32_t was, uint32_t until)
 {
+	uint32_t now;
+
 	uint64_t state, next;
 	uint32_t epoch;
 	int ret;
@@ -290,7 +300,8 @@ static int mend(struct barrier *barrier, uint32_t until)
 		epoch = atomic_load_explicit(&barrier->epoch, memory_order_acquire);
 		/* acquire: (c) */
 		state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-		if (!is_broken(barrier, state) || (slept_on(barrier, state) & until))
+		now = slept_on(barrier, state);
+		if (!(now & BROKEN) || now & until || (now ^ was) >= STEP)
 			return 0;
 		ret = memwait_wake_all(sleep_word(barrier), barrier->users.flags);
 		if (ret < 0)
@@ -313,13 +324,14 @@ int memwait_barrier_reset(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
 	int ret = why_not(barrier);
+	uint32_t was;
 
 	if (ret)
 		return ret;
 	memwait_users_enter(&barrier->users, NULL);
-	ret = break_it(barrier, BROKEN);
+	ret = break_it(barrier, BROKEN, &was);
 	if (!ret)
-		ret = mend(barrier, 0);
+		ret = mend(barrier, was, 0);
 	memwait_users_leave(&barrier->users, NULL);
 	return ret;
 }
@@ -358,7 +370,7 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 			return EPIPE;
 		if (!is_broken(barrier, *state))
 			return 0;
-		ret = mend(barrier, ABORTED);
+		ret = mend(barrier, slept_on(barrier, *state), ABORTED);
 		if (ret)
 			return ret;
 	}

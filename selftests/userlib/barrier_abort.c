@@ -162,9 +162,9 @@ USERLIB_TEST(those_whom_a_reset_wakes_may_come_again_at_once)
 	struct runner waiter, resetter;
 	unsigned int i;
 
-	for (i = 0; i < 2 * ARRAY_SIZE(kinds); i++) {
+	for (i = 0; i < 3 * ARRAY_SIZE(kinds); i++) {
 		last.still = 0;
-		ASSERT_EQ(0, memwait_barrier_init(last.barrier, kinds[i / 2], 2));
+		ASSERT_EQ(0, memwait_barrier_init(last.barrier, kinds[i / 3], 2));
 		runner_start(&waiter, memwait_barrier_wait, last.barrier);
 		spin_until(waiting_at(last.barrier) == 1);
 		runner_start(&resetter, reset_and_stand_still, &last);
@@ -172,11 +172,18 @@ USERLIB_TEST(those_whom_a_reset_wakes_may_come_again_at_once)
 		EXPECT_EQ(EPIPE, runner_join(&waiter));
 		EXPECT_FALSE(is_broken(last.barrier));
 		/* But if an abort has come in between. */
-		if (i % 2)
+		if (i % 3 == 1)
 			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
-		EXPECT_EQ(i % 2 ? EPIPE : 0, two_meet(last.barrier));
+		EXPECT_EQ(i % 3 == 1 ? EPIPE : 0, two_meet(last.barrier));
+		/* An abort after they have met is none that the reset ends. */
+		if (i % 3 == 2)
+			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, runner_join(&resetter));
+		if (i % 3 == 2) {
+			EXPECT_EQ(EPIPE, memwait_barrier_wait(last.barrier));
+			ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
+		}
 		EXPECT_EQ(0, two_meet(last.barrier));
 		EXPECT_EQ(0, memwait_barrier_destroy(last.barrier));
 	}

@@ -90,6 +90,19 @@ BARRIER_TEST(second, "the second one of three", .before = { meet }, .release = r
 BARRIER_TEST(last, "the last one", .before = { meet }, .number = 2)
 BARRIER_TEST(last_of_three, "the last one of three", .before = { meet, meet }, .number = 3)
 
+/* As a reset leaves it that has died before it began another generation. */
+static int make_half_reset(struct stage *stage)
+{
+	int ret = make_barrier(stage);
+
+	scene->objects.barrier.reserved[0] |= 2;
+	return ret;
+}
+
+STEPPER_TEST(barrier_half_reset, "barrier, the first one after half a reset",
+	     .prepare = make_half_reset, .operation = arrive, .check = check_barrier,
+	     .release = release_barrier, .number = 2)
+
 OPERATION(abort_barrier, memwait_barrier_abort(&objects->barrier))
 OPERATION(reset_barrier, memwait_barrier_reset(&objects->barrier))
 

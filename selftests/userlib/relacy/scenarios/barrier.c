@@ -277,6 +277,34 @@ static void barrier_late_finish(void)
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
 
+/* One that the reset has broken finds it as new; what it breaks then stays so. */
+static void barrier_again_thread(unsigned int thread)
+{
+	int ret;
+
+	barrier_look();
+	if (thread) {
+		CHECK(!memwait_barrier_reset(&shared->barrier));
+		return;
+	}
+	ret = memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, &soon);
+	CHECK(ret == ETIMEDOUT || ret == EPIPE);
+	if (ret == ETIMEDOUT)
+		return;
+	ret = memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, &soon);
+	CHECK(ret == ETIMEDOUT);
+	CHECK(!memwait_barrier_abort(&shared->barrier));
+	CHECK(memwait_barrier_wait(&shared->barrier) == EPIPE);
+}
+
+static void barrier_again_finish(void)
+{
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+}
+
+SCENARIO("barrier again", 2, barrier_set_up(0, 2), barrier_again_thread, barrier_again_finish);
+SCENARIO("barrier private again", 2, barrier_set_up(PRIVATE, 2), barrier_again_thread,
+	 barrier_again_finish);
 SCENARIO("barrier reset", 2, barrier_set_up(0, 2), barrier_reset_thread, barrier_timed_finish);
 SCENARIO("barrier private reset", 2, barrier_set_up(PRIVATE, 2), barrier_reset_thread,
 	 barrier_timed_finish);
