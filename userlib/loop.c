@@ -370,7 +370,7 @@ static bool loop_notify_kick(const memwait_loop_t *loop)
 		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
 	};
 
-	return memwait_device_ioctl(loop->fd, MEMWAIT_IOC_NOTIFY, &notify) == 1;
+	return loop_ioctl(loop, MEMWAIT_IOC_NOTIFY, &notify) == 1;
 }
 
 /* Makes the descriptor readable. */
