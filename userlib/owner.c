@@ -136,6 +136,7 @@ int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t 
 	case MEMWAIT_TIMED_OUT:
 		return 0;
 	case MEMWAIT_NOT_EQUAL:
+	case -EINTR:	/* a signal handler has forked, and this is the child */
 		return MEMWAIT_CHANGED;
 	default:
 		return ret;
@@ -234,10 +235,10 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 	uint64_t id, seen;
 	int ret;
 
-	ret = memwait_owner(&id);
-	if (ret < 0)
-		return -ret;
 	do {
+		ret = memwait_owner(&id);
+		if (ret < 0)
+			break;
 		if (memwait_owner_try(word, id))
 			return 0;
 		/* relaxed: the kernel and inherit() compare it */
