@@ -459,6 +459,25 @@ static int map(int fd, memwait_sem_t **sem)
 	return 0;
 }
 
+/* Called with the mutex. */
+static int let_go(memwait_sem_t *sem)
+{
+	struct mapped **link, *mapped;
+
+	for (link = &all_mapped; *link; link = &(*link)->next)
+		if (&(*link)->named->sem == sem)
+			break;
+	mapped = *link;
+	if (!mapped)
+		return EINVAL;
+	if (!--mapped->opened) {
+		*link = mapped->next;
+		munmap(mapped->named, sizeof(struct named));
+		free(mapped);
+	}
+	return 0;
+}
+
 static int open_existing(const char *path, memwait_sem_t **sem)
 {
 	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -487,13 +506,12 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 		return errno;
 	if (write(fd, &named, sizeof(named)) != sizeof(named))
 		err = ENOSPC;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-	if (!err && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
-		err = errno;
-	if (!err) {
+	if (!err)
 		err = map(fd, sem);
-		if (err)
-			unlink(path);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	if (!err && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW)) {
+		err = errno;
+		let_go(*sem);
 	}
 	close(fd);
 	return err;
@@ -548,22 +566,9 @@ out:
 
 int memwait_pthread_sem_close(memwait_sem_t *sem)
 {
-	int state = begin(), err = EINVAL;
-	struct mapped **link, *mapped;
+	int state = begin();
 
-	for (link = &all_mapped; *link; link = &(*link)->next)
-		if (&(*link)->named->sem == sem)
-			break;
-	mapped = *link;
-	if (mapped) {
-		err = 0;
-		if (!--mapped->opened) {
-			*link = mapped->next;
-			munmap(mapped->named, sizeof(struct named));
-			free(mapped);
-		}
-	}
-	return end(state, err);
+	return end(state, let_go(sem));
 }
 
 int memwait_pthread_sem_unlink(const char *name)
