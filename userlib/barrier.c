@@ -167,19 +167,10 @@ static const volatile void *sleep_word(struct barrier *barrier)
 				     memwait_lower_half(&barrier->state);
 }
 
-static bool is_announced(const struct barrier *barrier, uint64_t state)
+/* Any of @bits. */
+static bool has(const struct barrier *barrier, uint64_t state, uint32_t bits)
 {
-	return slept_on(barrier, state) & ANNOUNCED;
-}
-
-static bool is_broken(const struct barrier *barrier, uint64_t state)
-{
-	return slept_on(barrier, state) & BROKEN;
-}
-
-static bool is_aborted(const struct barrier *barrier, uint64_t state)
-{
-	return slept_on(barrier, state) & ABORTED;
+	return slept_on(barrier, state) & bits;
 }
 
 /* Nobody has arrived in it. */
@@ -211,7 +202,7 @@ static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t
 {
 	if (!is_private(barrier))
 		return one_more(barrier, state);
-	if (!is_announced(barrier, state))
+	if (!has(barrier, state, ANNOUNCED))
 		return state - 1;
 	return (uint64_t)generation << 32 | (barrier->count - 2);
 }
@@ -241,7 +232,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 /* Whether nobody has arrived in this generation. */
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
-	return !is_announced(barrier, state) &&
+	return !has(barrier, state, ANNOUNCED) &&
 	       (uint32_t)state == (is_private(barrier) ? 0 : generation_of(state));
 }
 
@@ -256,7 +247,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	/* relaxed: a caller that was at the barrier sees at least that generation */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	/* If nobody has arrived, sleepers are of the last generation, and are being woken. */
-	word = is_empty(barrier, state) || is_broken(barrier, state) ? NULL : sleep_word(barrier);
+	word = is_empty(barrier, state) || has(barrier, state, BROKEN) ? NULL : sleep_word(barrier);
 	return memwait_users_drain(&barrier->users, word);
 }
 
@@ -341,6 +332,7 @@ int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *cou
 {
 	struct barrier *barrier = to_barrier(public_barrier);
 	int ret = why_not(barrier);
+	uint64_t state;
 
 	if (ret)
 		return ret;
@@ -352,8 +344,8 @@ int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *cou
 	if (waiting)
 		*waiting = (unsigned int)ret;
 	/* relaxed: it may have changed when the caller reads it */
-	return is_aborted(barrier, atomic_load_explicit(&barrier->state, memory_order_relaxed)) ?
-	       EPIPE : 0;
+	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+	return has(barrier, state, ABORTED) ? EPIPE : 0;
 }
 
 /* For a thread that comes: a @state to arrive at; EPIPE; or why a reset cannot be finished. */
@@ -366,9 +358,9 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 		round->generation = generation_of(*state);
 		round->epoch = epoch_of(barrier);
-		if (is_aborted(barrier, *state))
+		if (has(barrier, *state, ABORTED))
 			return EPIPE;
-		if (!is_broken(barrier, *state))
+		if (!has(barrier, *state, BROKEN))
 			return 0;
 		ret = mend(barrier, slept_on(barrier, *state), ABORTED);
 		if (ret)
@@ -420,9 +412,9 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 		if (epoch_of(barrier) != round->epoch)
 			return EPIPE;
 		if (goes_on(barrier, *state, round->generation)) {
-			if (!is_broken(barrier, *state))
+			if (!has(barrier, *state, BROKEN))
 				return MEMWAIT_OP_WAITS;
-			if (!is_announced(barrier, *state))
+			if (!has(barrier, *state, ANNOUNCED))
 				return EPIPE;
 			next = *state - ((uint64_t)ANNOUNCED << 32) + barrier->count;
 			/* Calls it off. relaxed: it has seen the abort */
@@ -431,7 +423,7 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 								memory_order_relaxed);
 			continue;
 		}
-		if (is_private(barrier) || !is_announced(barrier, *state))
+		if (is_private(barrier) || !has(barrier, *state, ANNOUNCED))
 			return 0;
 		ret = wake_announced(barrier, *state & ~(uint64_t)(BROKEN | ABORTED));
 		if (ret < 0)
@@ -451,7 +443,7 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 	/* relaxed, all: it learns nothing here, but if it is too late in look_for_end() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 
-	while (goes_on(barrier, state, generation) && !is_broken(barrier, state)) {
+	while (goes_on(barrier, state, generation) && !has(barrier, state, BROKEN)) {
 		uint64_t next = one_less(barrier, state, generation);
 
 		MEMWAIT_INVARIANT(!is_empty(barrier, state));
@@ -552,7 +544,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	round->flags = MEMWAIT_SIZE_U32 | barrier->users.flags;
 	for (;;) {
 		ret = load_state(barrier, round, &state);
-		if (!ret && is_announced(barrier, state)) {
+		if (!ret && has(barrier, state, ANNOUNCED)) {
 			ret = wake_announced(barrier, state);
 			if (!ret)
 				continue;
@@ -565,7 +557,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							  memory_order_release,
 							  memory_order_relaxed) &&
-		    !is_announced(barrier, next))
+		    !has(barrier, next, ANNOUNCED))
 			break;
 	}
 	if (is_private(barrier)) {
