@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
+from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
@@ -616,6 +618,30 @@ class Processes(unittest.TestCase):
         code = f"import memwait\nwith memwait.Segment({name!r}, 4096) as s: s.unlink()"
         run = subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.PIPE)
         self.assertEqual(run.stderr, b"")
+
+    def test_a_segment_of_which_no_tracker_hears(self):
+        """It would unlink it, or complain, if two processes open it at once or one is killed."""
+        name = f"memwait-untracked-{os.getpid()}"
+        told = []
+        # What Python before 3.13 does, later ones can do, too.
+        with unittest.mock.patch.object(sys, "version_info", (3, 11)), \
+                unittest.mock.patch.object(resource_tracker.ResourceTracker, "_send",
+                                           lambda self, *message: told.append(message)):
+            with memwait.Segment(name, 5000) as segment:
+                self.assertTrue(segment.created)
+                self.assertEqual((segment.name, segment.size), (name, 5000))
+                self.assertEqual(os.stat(f"/dev/shm/{name}").st_mode & 0o777, 0o600)
+                segment.bytes("table", 8)[0] = 7
+                with memwait.Segment(name, 4096) as other:
+                    self.assertEqual((other.created, other.size), (False, 5000))
+                    self.assertEqual(other.bytes("table", 8)[0], 7)
+            with self.assertRaises(FileNotFoundError):
+                memwait.Segment(name)
+            # As while another one makes it.
+            with open(f"/dev/shm/{name}", "xb"), self.assertRaises(TimeoutError):
+                memwait.Segment(name, 4096)
+            os.unlink(f"/dev/shm/{name}")
+        self.assertEqual(told, [])
 
     def test_an_object_of_a_segment_is_made_once(self):
         with memwait.Segment(f"memwait-once-{os.getpid()}", 4096) as segment:

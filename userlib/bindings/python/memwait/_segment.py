@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import _posixshmem
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import struct
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -39,14 +40,32 @@ class _Memory(SharedMemory):
         if sys.version_info >= (3, 13):
             super().__init__(name, create, size, track=False)
         else:
-            super().__init__(name, create, size)
-            resource_tracker.unregister(f"/{self.name}", "shared_memory")
+            self._map(name, create, size)
         file = getattr(self, "_fd")
         _lock(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK)
         if not os.fstat(file).st_nlink:
             # The last one has unlinked it meanwhile.
             self.close()
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+    def _map(self, name: str, create: bool, size: int) -> None:
+        """As __init__() does, which would tell the tracker: of a process that is killed before it
+        can take that back, or beside another one that does the same, the tracker remembers it.
+        """
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        file = _posixshmem.shm_open(f"/{name}", flags, mode=0o600)
+        # What close() closes.
+        vars(self).update(_name=f"/{name}", _fd=file)
+        try:
+            if create:
+                os.ftruncate(file, size)
+            memory = mmap.mmap(file, 0)
+            vars(self).update(_mmap=memory, _buf=memoryview(memory), _size=len(memory))
+        except BaseException:
+            self.close()
+            if create:
+                self.unlink()
+            raise
 
     def unlink(self) -> None:
         # That of SharedMemory tells the tracker.
