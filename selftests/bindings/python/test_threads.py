@@ -5,6 +5,7 @@ import errno
 import mmap
 import multiprocessing
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
-from common import Child, ITEM, each_case, interrupted, limit, until, waiters, waits_fail
+from common import (Child, ConditionCase, GetCase, ITEM, SemaphoreCase, WordCase, each_case, interrupted,
+                    limit, until, waiters, waits_fail)
 
 
 class Thread(threading.Thread):
@@ -124,6 +126,29 @@ class Waits(unittest.TestCase):
 
             self.assertEqual(Child(run).join(), 0)
             semaphore.close()
+
+    def test_descriptors_that_the_program_closes(self):
+        """A thread has another loop then."""
+        def run():
+            for kind in (SemaphoreCase, ConditionCase, GetCase, WordCase):
+                with mmap.mmap(-1, 4096) as memory:
+                    case = kind(memory)
+                    for _ in range(2):
+                        try:
+                            result = case.wait(0.002)
+                        except queue.Empty as error:
+                            result = error
+                        assert case.timed_out(result), (kind, result)
+                        os.closerange(3, 1024)
+                    thread = Thread(case.wait)
+                    until(lambda: case.waits(1))
+                    case.wake()
+                    assert thread.end() in (True, memwait.Outcome.OK), (kind, thread.result)
+                    for held in (case.object, getattr(case, "lock", case.object)):
+                        held.close()
+                    del case, held
+
+        self.assertEqual(Child(run).join(), 0)
 
     def test_an_event_that_is_set_and_cleared(self):
         """Who has waited for it goes on; a notify that comes too late wakes nobody for good."""

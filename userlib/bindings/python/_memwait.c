@@ -559,6 +559,18 @@ static void loop_return(memwait_loop_t *loop)
 		memwait_loop_close(loop);
 }
 
+/* The program has closed its descriptor: the next one to be taken is another. */
+static void loop_drop(memwait_loop_t *loop)
+{
+	struct thread *thread = pthread_getspecific(thread_key);
+
+	if (thread && thread->loop == loop) {
+		thread->loop = NULL;
+		thread->busy = false;
+	}
+	memwait_loop_close(loop);
+}
+
 struct wait {
 	memwait_op_t op;
 	bool done;
@@ -632,6 +644,15 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 		return -1;
 	memwait_op_init(&wait.op, loop, wait_done, &wait);
 	*result = begin(self, verb, request, &wait.op);
+	if (*result == EBADF || *result == -EBADF) {
+		/* Nothing has begun. */
+		loop_drop(loop);
+		loop = loop_take();
+		if (!loop)
+			return -1;
+		memwait_op_init(&wait.op, loop, wait_done, &wait);
+		*result = begin(self, verb, request, &wait.op);
+	}
 	if (*result != PENDING) {
 		loop_return(loop);
 		return 0;
