@@ -127,6 +127,31 @@ class Waits(unittest.TestCase):
             self.assertEqual(Child(run).join(), 0)
             semaphore.close()
 
+    @unittest.skipIf(os.environ.get("LD_PRELOAD"), "sanitizers are preloaded")
+    def test_interrupt_where_python_is_embedded(self):
+        """Its main thread is not the process's, which gets the signal."""
+        file = os.memfd_create("memwait")
+        os.ftruncate(file, 4096)
+        with mmap.mmap(file, 4096) as memory:
+            semaphore = memwait.Semaphore(memory, value=0, create=True)
+            code = f"""if True:
+                import mmap, os, signal, threading, memwait
+                assert threading.get_native_id() != os.getpid()
+                signal.alarm({limit(300)})
+                try:
+                    memwait.Semaphore(mmap.mmap({file}, 4096)).acquire()
+                except KeyboardInterrupt:
+                    os._exit(7)
+                """
+            here = os.path.dirname(os.path.abspath(__file__))
+            with subprocess.Popen([sys.executable, "-c", code], pass_fds=[file],
+                                  env={**os.environ, "LD_PRELOAD": f"{here}/embedded.so"}) as process:
+                until(lambda: waiters(memory) == 1 or process.poll() is not None)
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.wait(), 7)
+            semaphore.close()
+        os.close(file)
+
     def test_descriptors_that_the_program_closes(self):
         """A thread has another loop then."""
         def run():

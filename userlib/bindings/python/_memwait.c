@@ -46,6 +46,7 @@ struct state {
 	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *waitgroup, *loop, *operation;
 	PyObject *owner_died, *not_recoverable, *loop_failed;
 	PyObject *empty, *full, *shut_down, *broken;
+	unsigned long main_thread;	/* where the interpreter runs handlers of signals */
 };
 
 struct object {
@@ -604,11 +605,12 @@ static void abandon(void *argument)
  * handlers than ^C's must not run while all signals are blocked, as a child that they start would
  * have them blocked, too.
  */
-static int wait_sleep(struct wait *wait, int fd)
+static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 {
 	static const struct timespec half_a_second = { .tv_nsec = 500000000 };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
-	bool handles = gettid() == getpid();
+	/* Embedded, Python's main thread may not be the process's; a child of fork() has another. */
+	bool handles = PyThread_get_thread_ident() == state->main_thread || gettid() == getpid();
 	sigset_t all, before;
 
 	sigfillset(&all);
@@ -663,7 +665,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 	do {
 		ret = request->too_long ? fail_too_long() : PyErr_CheckSignals();
 		if (!ret)
-			ret = wait_sleep(&wait, memwait_loop_fd(loop));
+			ret = wait_sleep(self->state, &wait, memwait_loop_fd(loop));
 		if (!ret) {
 			ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
 			if (ret < 0)
@@ -3148,10 +3150,24 @@ static PyObject *add_exception(PyObject *module, const char *name, const char *d
 	return type;
 }
 
+static int set_main_thread(struct state *state, PyObject *threading)
+{
+	PyObject *thread = PyObject_CallMethod(threading, "main_thread", NULL);
+	PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
+
+	Py_XDECREF(thread);
+	if (!ident)
+		return -1;
+	state->main_thread = PyLong_AsUnsignedLong(ident);
+	Py_DECREF(ident);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
 /* queue.ShutDown is there from 3.13 on. */
 static int set_exceptions(PyObject *module, struct state *state)
 {
 	PyObject *queue = PyImport_ImportModule("queue"), *threading;
+	int ret;
 
 	if (!queue)
 		return -1;
@@ -3172,8 +3188,9 @@ static int set_exceptions(PyObject *module, struct state *state)
 	if (!threading)
 		return -1;
 	state->broken = PyObject_GetAttrString(threading, "BrokenBarrierError");
+	ret = state->broken ? set_main_thread(state, threading) : -1;
 	Py_DECREF(threading);
-	if (!state->broken)
+	if (ret)
 		return -1;
 	state->owner_died = add_exception(module, "OwnerDied",
 					  "The owner of the lock died, and no repair= was given.",
