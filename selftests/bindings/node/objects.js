@@ -140,6 +140,11 @@ test('objects: what is passed in another place, or is of another type', async ()
 		'map, size': (n) => memwait.map(file, n),
 		'memfd': (n) => memwait.memfd(n),
 	};
+	// Words have an argument of that name which is converted.
+	const plain = {
+		'Condition.notify': (n) => condition.notify(n),
+		'waiters, index': (n) => memwait.waiters(new Int32Array(buffer), n),
+	};
 	const bytes = () => new Uint8Array(buffer.slice(0, 2048));
 	const before = bytes();
 	const refused = (name, call, ...args) => {
@@ -175,8 +180,12 @@ test('objects: what is passed in another place, or is of another type', async ()
 	}
 	for (const name of ['fair', 'robust', 'preferWriter'])
 		await refused('RWLock.init', others['RWLock.init'], { [name]: 1 });
-	for (const [name, call] of Object.entries(numbers)) {
+	for (const [name, call] of Object.entries({ ...numbers, ...plain })) {
 		for (const n of [null, '8', 8n, true, {}, { fair: true }, [], () => {}])
+			await refused(name, call, n);
+	}
+	for (const [name, call] of Object.entries(plain)) {
+		for (const n of [false, 'all', NaN, Symbol()])
 			await refused(name, call, n);
 	}
 	for (const callback of [undefined, {}, 'x'])
@@ -184,6 +193,9 @@ test('objects: what is passed in another place, or is of another type', async ()
 	// None of them has done anything.
 	assert.deepStrictEqual(bytes(), before);
 	// All of this is fine.
+	for (const count of [undefined, 0, -1, 1.5, Infinity, -Infinity])
+		condition.notify(count);
+	assert.strictEqual(memwait.waiters(new Int32Array(buffer), 1.5), 0);
 	mutex.unlock();
 	for (const options of [undefined, {}, { timeout: undefined, signal: undefined }, { signal, timeout: 1e300 },
 			       Object.create({ timeout: 1000 }), { timeout: -Infinity, other: 1 }]) {

@@ -44,6 +44,12 @@ function outOfRange(text)
 	return Object.assign(new RangeError(text), { code: 'ERR_OUT_OF_RANGE' });
 }
 
+function checkNumber(value, name)
+{
+	if (typeof value !== 'number' || Number.isNaN(value))
+		throw wrongType(`${name} must be a number`);
+}
+
 function checkInteger(value, name)
 {
 	if (typeof value !== 'number')
@@ -201,6 +207,7 @@ for (const value of [wait, waitAsync, notify]) {
 
 function waiters(typedArray, index)
 {
+	checkNumber(index, 'index');
 	if (!(typedArray instanceof Uint8Array))
 		validateWaitable(typedArray);
 	if (keeperOf(bufferOf(typedArray)) === undefined)
@@ -625,6 +632,7 @@ class Condition extends SharedObject {
 	}
 
 	notify(count = 1) {
+		checkNumber(count, 'count');
 		native.signal(nativeOf(this), Math.max(toIntegerOrInfinity(count), 0));
 	}
 
