@@ -48,6 +48,49 @@ test('no device, and then one', () => {
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
 });
 
+// Of this process: those whose link is @name, and is(number).
+function closeDescriptors(name, is = () => true)
+{
+	for (const number of fs.readdirSync('/proc/self/fd')) {
+		try {
+			if (fs.readlinkSync(`/proc/self/fd/${number}`) === name && is(number))
+				fs.closeSync(Number(number));
+		} catch (error) {
+			// That of the folder.
+			assert.strictEqual(error.code, 'ENOENT');
+		}
+	}
+}
+
+test('descriptors that the program closes', async () => {
+	const view = views[0], device = '/dev/memwait', epoll = 'anon_inode:[eventpoll]';
+	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
+	const lost = assert.rejects(waitAsync(view, 0, 0).value, { code: 'EBADF' });
+	closeDescriptors(device);
+	const { value } = waitAsync(view, 1, 0);
+	await lost;
+	assert.strictEqual(notify(view, 1), 1);
+	assert.strictEqual(await value, 'ok');
+	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
+	// While what has come is told.
+	const next = waitAsync(view, 0, 0).value.then(() => {
+		closeDescriptors(device);
+		return waitAsync(view, 1, 0).value;
+	});
+	assert.strictEqual(notify(view, 0), 1);
+	await until(() => memwait.waiters(view, 1) === 1);
+	assert.strictEqual(notify(view, 1), 1);
+	assert.strictEqual(await next, 'ok');
+	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
+	// What a thread that blocks polls: its loop and, as nothing else does, an epoll descriptor.
+	closeDescriptors(epoll, (number) => {
+		const watched = fs.readFileSync(`/proc/self/fdinfo/${number}`, 'utf8').matchAll(/tfd: +(\d+)/g);
+		return [...watched].some(([, fd]) => fs.readlinkSync(`/proc/self/fd/${fd}`) === epoll);
+	});
+	assert.throws(() => wait(view, 0, 0, 1), { code: 'EBADF' });
+	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
+});
+
 test('the functions are as the engine\'s', () => {
 	for (const [name, length] of [['wait', 4], ['waitAsync', 4], ['notify', 3]]) {
 		const property = Object.getOwnPropertyDescriptor(Atomics, name);

@@ -121,7 +121,9 @@ struct state {
 	napi_env env;
 	uv_loop_t *uv;
 	memwait_loop_t *loop;
-	uv_poll_t poll;			/* of @loop */
+	uv_poll_t *poll;		/* of @loop */
+	unsigned int polls;		/* that are not closed */
+	bool ends;			/* freed with the last of them */
 	struct wait *pending;
 	memwait_loop_t *blocking;
 	int epoll;			/* of @blocking and of @uv; -1 */
@@ -408,7 +410,7 @@ static void wait_unlink(struct wait *wait)
 	napi_delete_reference(state->env, wait->keep);
 	/* The process lives for pending waits, and for nothing else of ours. */
 	if (!state->pending)
-		uv_unref((uv_handle_t *)&state->poll);
+		uv_unref((uv_handle_t *)state->poll);
 }
 
 static void wait_link(struct wait *wait)
@@ -416,7 +418,7 @@ static void wait_link(struct wait *wait)
 	struct state *state = wait->state;
 
 	if (!state->pending)
-		uv_ref((uv_handle_t *)&state->poll);
+		uv_ref((uv_handle_t *)state->poll);
 	wait->next = state->pending;
 	wait->link = &state->pending;
 	if (wait->next)
@@ -591,17 +593,43 @@ static bool is_stopped(const struct state *state)
 	return stopped;
 }
 
-/* The loop's descriptor is no longer its own. */
+static void state_free(struct state *state)
+{
+	napi_remove_async_cleanup_hook(state->hook);
+	free(state);
+}
+
+static void on_closed(uv_handle_t *poll)
+{
+	struct state *state = poll->data;
+
+	free(poll);
+	if (!--state->polls && state->ends)
+		state_free(state);
+}
+
+static void drop_loop(struct state *state)
+{
+	if (!state->loop)
+		return;
+	/* It no longer polls: the descriptor may go. */
+	uv_close((uv_handle_t *)state->poll, on_closed);
+	memwait_loop_close(state->loop);
+	state->loop = NULL;
+}
+
+/* The loop's descriptor is no longer its own. What begins later has another loop. */
 static void fail_all(struct state *state, int err)
 {
 	struct wait *wait;
 
-	uv_poll_stop(&state->poll);
 	while ((wait = state->pending)) {
 		is_cancelled(wait);
+		wait->done = true;
 		wait->result = err;
 		settle(wait);
 	}
+	drop_loop(state);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
@@ -633,22 +661,42 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 /* For promises. Returns 0 or a negative error number. */
 static int need_loop(struct state *state)
 {
+	memwait_loop_t *loop;
+	uv_poll_t *poll;
 	int ret;
 
 	if (state->loop)
 		return 0;
-	ret = memwait_loop_new(&state->loop, 0);
+	ret = memwait_loop_new(&loop, 0);
 	if (ret)
 		return ret;
-	ret = uv_poll_init(state->uv, &state->poll, memwait_loop_fd(state->loop));
+	poll = malloc(sizeof(*poll));
+	ret = poll ? uv_poll_init(state->uv, poll, memwait_loop_fd(loop)) : -ENOMEM;
 	if (ret) {
-		memwait_loop_close(state->loop);
-		state->loop = NULL;
+		free(poll);
+		memwait_loop_close(loop);
 		return ret;
 	}
-	state->poll.data = state;
-	uv_unref((uv_handle_t *)&state->poll);
-	return uv_poll_start(&state->poll, UV_READABLE, on_readable);
+	poll->data = state;
+	state->loop = loop;
+	state->poll = poll;
+	state->polls++;
+	uv_unref((uv_handle_t *)poll);
+	return uv_poll_start(poll, UV_READABLE, on_readable);
+}
+
+/* What waits there has ended. */
+static void drop_blocking(struct state *state)
+{
+	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
+
+	/* The program may have closed it, and have another one of that number. */
+	if (state->epoll >= 0 &&
+	    !epoll_ctl(state->epoll, EPOLL_CTL_MOD, uv_backend_fd(state->uv), &events))
+		close(state->epoll);
+	state->epoll = -1;
+	memwait_loop_close(state->blocking);
+	state->blocking = NULL;
 }
 
 static int need_blocking(struct state *state)
@@ -808,6 +856,7 @@ static bool sleep_for(struct state *state, struct wait *wait,
 		if (ret < 0) {
 			is_cancelled(wait);
 			wait->result = ret;
+			drop_blocking(state);
 			return true;
 		}
 		if (look && gives_up(state)) {
@@ -850,19 +899,34 @@ static napi_value finish_blocking(napi_env env, struct wait *wait)
 	return error;
 }
 
+/* Sets the result, which may be EINPROGRESS. */
+static void begin_once(struct wait *wait, double ms, bool blocks)
+{
+	struct state *state = wait->state;
+
+	wait->result = blocks ? need_blocking(state) : need_loop(state);
+	if (!wait->result)
+		wait->result = memwait_op_init(&wait->op, blocks ? state->blocking : state->loop,
+					       on_end, wait);
+	if (!wait->result)
+		start(wait, ms);
+}
+
 static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value keep,
 			bool with_handle)
 {
 	struct state *state = wait->state;
 	bool blocks = !keep;
 
-	wait->result = blocks ? need_blocking(state) : need_loop(state);
-	if (!wait->result)
-		wait->result = memwait_op_init(&wait->op, blocks ? state->blocking : state->loop,
-					       on_end, wait);
-	if (wait->result < 0)
-		return finish(env, wait);
-	start(wait, ms);
+	begin_once(wait, ms, blocks);
+	if (abs(wait->result) == EBADF) {
+		/* The program has closed the loop's descriptor, and nothing has begun. */
+		if (blocks)
+			drop_blocking(state);
+		else
+			fail_all(state, -EBADF);
+		begin_once(wait, ms, blocks);
+	}
 	if (wait->result != EINPROGRESS)
 		return finish(env, wait);
 	if (!blocks)
@@ -1511,17 +1575,6 @@ static napi_value available(napi_env env, napi_callback_info info)
 
 /* Environments */
 
-static void state_free(struct state *state)
-{
-	napi_remove_async_cleanup_hook(state->hook);
-	free(state);
-}
-
-static void on_closed(uv_handle_t *handle)
-{
-	state_free(handle->data);
-}
-
 /* The environment ends. No JavaScript can run: what is pending ends without a word. */
 static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 {
@@ -1529,13 +1582,8 @@ static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 	struct wait *wait;
 
 	(void)hook;
-	/* It no longer polls: the descriptor may go. */
-	if (state->loop)
-		uv_close((uv_handle_t *)&state->poll, on_closed);
-	memwait_loop_close(state->loop);
-	memwait_loop_close(state->blocking);
-	if (state->epoll >= 0)
-		close(state->epoll);
+	drop_loop(state);
+	drop_blocking(state);
 	while ((wait = state->pending)) {
 		wait->done = true;
 		wait_unlink(wait);
@@ -1543,7 +1591,8 @@ static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 	}
 	napi_delete_reference(state->env, state->probe);
 	napi_async_destroy(state->env, state->context);
-	if (!state->loop)
+	state->ends = true;
+	if (!state->polls)
 		state_free(state);
 }
 
