@@ -152,4 +152,43 @@ function sleepers(byteOffset, size)
 	return all;
 }
 
-module.exports = { assert, buffer, child, file, limit, memwait, place, runTests, skip, sleepers, test, until, worker };
+// For one thread, and all at once. The first, of two items, calls @last.
+const wants = `(last) => {
+	const channel = new memwait.Channel(buffer, 512), mutex = new memwait.Mutex(buffer, 64);
+	const semaphore = new memwait.Semaphore(buffer, 128);
+	for (const promise of [channel.recv(), channel.recv(), mutex.lock(), semaphore.acquire()])
+		promise.then(last);
+	// Not before it all has come.
+	memwait.wait(i32, 0, 0);
+}`;
+
+/*
+ * @begin: starts a thread or process that calls wants. What has come for promises behind the one
+ * that ends it is for others. Returns what it has started, which is to end().
+ */
+async function takesOne(begin, end)
+{
+	const { Mutex, Semaphore, Channel } = memwait;
+	const mutex = Mutex.init(buffer, 64, { fair: true }), semaphore = Semaphore.init(buffer, 128);
+	const channel = Channel.init(buffer, 512, 4, 2);
+	mutex.lockSync();
+	const one = await begin();
+	const view = new Int32Array(buffer);
+	await until(() => memwait.waiters(view, 0) === 1);
+	for (const n of [1, 2])
+		assert.strictEqual(channel.trySend(Uint8Array.of(n, 0, 0, 0)), true);
+	mutex.unlock();
+	semaphore.release();
+	assert.strictEqual(memwait.notify(view, 0), 1);
+	await end(one);
+	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(2, 0, 0, 0));
+	assert.strictEqual(channel.tryRecv(), undefined);
+	assert.strictEqual(mutex.tryLock(), true);
+	assert.strictEqual(semaphore.tryAcquire(), true);
+	mutex.unlock();
+	for (const object of [mutex, semaphore, channel])
+		object.destroy();
+}
+
+module.exports = { assert, buffer, child, file, limit, memwait, place, runTests, skip, sleepers, takesOne, test, until,
+		   wants, worker };

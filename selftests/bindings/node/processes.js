@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Processes: the same words and objects, deaths, and what keeps a process alive.
-const { assert, buffer, child, limit, memwait, place, sleepers, test, until } = require('./harness');
+const { assert, buffer, child, limit, memwait, place, sleepers, takesOne, test, until, wants } = require('./harness');
 const { Mutex, Semaphore, Channel, waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
 
@@ -10,7 +10,7 @@ const view = new Int32Array(buffer);
 // They start beside what precedes.
 let children;
 setTimeout(() => {
-	children = Array.from({ length: 5 }, child);
+	children = Array.from({ length: 7 }, child);
 }, 1000);
 
 async function next()
@@ -110,6 +110,13 @@ test('kill -9 of a waiter: the next is woken', async () => {
 	assert.strictEqual(await second.value, 'ok');
 	semaphore.release();
 	await acquired;
+});
+
+test('process.exit(), and an exception: what came for others', async () => {
+	for (const [last, status] of [['process.exit(7)', 7], ["{ require('fs').closeSync(2); throw undefined; }", 1]]) {
+		const run = async () => (await next()).run(`() => (${wants})(() => ${last})`);
+		await takesOne(run, async (process) => assert.strictEqual(await process.ended, status));
+	}
 });
 
 test('a process lives for what is pending, and for nothing else', () => {

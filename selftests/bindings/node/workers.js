@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Threads: blocking waits, and their ends.
-const { assert, buffer, file, limit, memwait, skip, sleepers, test, until, worker } = require('./harness');
+const { assert, buffer, file, limit, memwait, skip, sleepers, takesOne, test, until,
+	wants, worker } = require('./harness');
 const { Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event, Channel } = memwait;
 const { waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
@@ -162,6 +163,24 @@ test('terminate: what comes for a busy thread goes on', async () => {
 	assert.strictEqual(await second.value, 'ok');
 	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
 	channel.destroy();
+});
+
+test('terminate: what came for others beside one that computes', () => {
+	const computes = `() => {
+		send('busy');
+		for (;;)
+			;
+	}`;
+	return takesOne(() => worker(`() => (${wants})(${computes})`), async (thread) => {
+		assert.strictEqual(await thread.next(), 'busy');
+		assert.strictEqual(await thread.terminate(), 1);
+	});
+});
+
+test('process.exit() of a worker: what came for others', () => {
+	return takesOne(() => worker(`() => (${wants})(() => process.exit(7))`), async (thread) => {
+		assert.strictEqual(await thread.ended, 7);
+	});
 });
 
 function comesLate()

@@ -118,9 +118,11 @@ struct object {
 };
 
 struct state {
+	struct state *next;		/* of this thread's */
 	napi_env env;
 	uv_loop_t *uv;
 	memwait_loop_t *loop;
+	memwait_loop_t *dispatched;	/* now: it cannot be closed */
 	uv_poll_t *poll;		/* of @loop */
 	unsigned int polls;		/* that are not closed */
 	bool ends;			/* freed with the last of them */
@@ -150,6 +152,9 @@ struct wait {
 	bool is_serial;			/* of CALL_MEET */
 	int result;
 };
+
+/* A thread has one for each environment and time that the package was loaded. */
+static _Thread_local struct state *states;
 
 static napi_value undefined(napi_env env)
 {
@@ -555,6 +560,48 @@ static void settle(struct wait *wait)
 	wait_put(wait);
 }
 
+/* At the end of the scope what waits for a promise runs. */
+static bool open_scope(struct state *state, napi_callback_scope *scope)
+{
+	napi_value resource;
+
+	return napi_create_object(state->env, &resource) == napi_ok &&
+	       napi_open_callback_scope(state->env, resource, state->context, scope) == napi_ok;
+}
+
+/* What comes for them is for others. */
+static void cancel_all(struct state *state)
+{
+	struct wait *wait;
+
+	for (wait = state->pending; wait; wait = wait->next)
+		is_cancelled(wait);
+}
+
+/*
+ * What waits for the promise runs before the next operation takes something: it may end the thread,
+ * or the process, and then nobody would see that.
+ */
+static void settle_alone(struct wait *wait)
+{
+	struct state *state = wait->state;
+	napi_handle_scope handles;
+	napi_callback_scope scope;
+	bool is_open;
+
+	if (napi_open_handle_scope(state->env, &handles) != napi_ok) {
+		settle(wait);
+		return;
+	}
+	is_open = open_scope(state, &scope);
+	settle(wait);
+	if (is_open)
+		napi_close_callback_scope(state->env, scope);
+	if (state->pending && is_ending(state))
+		cancel_all(state);
+	napi_close_handle_scope(state->env, handles);
+}
+
 static void on_end(memwait_op_t *op, int result, void *data)
 {
 	struct wait *wait = data;
@@ -563,7 +610,7 @@ static void on_end(memwait_op_t *op, int result, void *data)
 	end_with(wait, result);
 	wait->done = true;
 	if (wait->deferred)
-		settle(wait);
+		settle_alone(wait);
 }
 
 /*
@@ -614,7 +661,8 @@ static void drop_loop(struct state *state)
 		return;
 	/* It no longer polls: the descriptor may go. */
 	uv_close((uv_handle_t *)state->poll, on_closed);
-	memwait_loop_close(state->loop);
+	if (state->loop != state->dispatched)
+		memwait_loop_close(state->loop);
 	state->loop = NULL;
 }
 
@@ -635,27 +683,27 @@ static void fail_all(struct state *state, int err)
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	struct state *state = poll->data;
-	napi_env env = state->env;
+	memwait_loop_t *loop = state->loop;
 	napi_handle_scope handles;
 	napi_callback_scope scope;
-	napi_value resource;
-	int ret;
+	int ret = status;
 
 	(void)events;
-	if (napi_open_handle_scope(env, &handles) != napi_ok)
+	if (napi_open_handle_scope(state->env, &handles) != napi_ok)
 		return;
-	/* At its end what waits for the promises runs. */
-	if (napi_create_object(env, &resource) == napi_ok &&
-	    napi_open_callback_scope(env, resource, state->context, &scope) == napi_ok) {
-		ret = status;
-		/* What has come is for others if the thread is to end: the close passes it on. */
-		if (ret >= 0 && !is_stopped(state))
-			ret = memwait_loop_dispatch(state->loop, MEMWAIT_ALL);
-		if (ret < 0)
-			fail_all(state, ret);
-		napi_close_callback_scope(env, scope);
+	/* What has come is for others if the thread is to end: the close passes it on. */
+	if (ret >= 0 && !is_stopped(state)) {
+		state->dispatched = loop;
+		ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
+		state->dispatched = NULL;
+		if (state->loop != loop)
+			memwait_loop_close(loop);
 	}
-	napi_close_handle_scope(env, handles);
+	if (ret < 0 && open_scope(state, &scope)) {
+		fail_all(state, ret);
+		napi_close_callback_scope(state->env, scope);
+	}
+	napi_close_handle_scope(state->env, handles);
 }
 
 /* For promises. Returns 0 or a negative error number. */
@@ -1578,10 +1626,13 @@ static napi_value available(napi_env env, napi_callback_info info)
 /* The environment ends. No JavaScript can run: what is pending ends without a word. */
 static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 {
-	struct state *state = data;
+	struct state *state = data, **link = &states;
 	struct wait *wait;
 
 	(void)hook;
+	while (*link != state)
+		link = &(*link)->next;
+	*link = state->next;
 	drop_loop(state);
 	drop_blocking(state);
 	while ((wait = state->pending)) {
@@ -1594,6 +1645,18 @@ static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 	state->ends = true;
 	if (!state->polls)
 		state_free(state);
+}
+
+/*
+ * process.exit() of the main thread runs no hook of its environment. What has come for its promises
+ * may have been read, and then the kernel does not pass it on.
+ */
+__attribute__((destructor)) static void on_exit_of_process(void)
+{
+	struct state *state;
+
+	for (state = states; state; state = state->next)
+		cancel_all(state);
 }
 
 NAPI_MODULE_INIT()
@@ -1650,6 +1713,8 @@ NAPI_MODULE_INIT()
 		free(state);
 		return NULL;
 	}
+	state->next = states;
+	states = state;
 	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
 		if (napi_create_function(env, functions[i].name, NAPI_AUTO_LENGTH,
 					 functions[i].function, state, &value) != napi_ok ||
