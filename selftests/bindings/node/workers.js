@@ -36,6 +36,33 @@ test('worker: blocks until it is notified, or until its time', async () => {
 	assert.strictEqual(await thread.ended, 0);
 });
 
+test('a condition that is asked again and again lets others have its mutex', async () => {
+	const mutex = Mutex.init(buffer, 64), condition = Condition.init(buffer, 128);
+	const thread = worker(() => {
+		const mutex = new memwait.Mutex(buffer, 64), condition = new memwait.Condition(buffer, 128);
+		mutex.lockSync();
+		send('locked');
+		while (i32[0] === 0)
+			condition.waitSync(mutex, { timeout: 0 });
+		mutex.unlock();
+	});
+	const notify = (n) => mutex.withLock(() => {
+		view[0] = n;
+		condition.notify();
+	});
+	assert.strictEqual(await thread.next(), 'locked');
+	await notify(1);
+	await thread.ended;
+	await mutex.lock();
+	const notified = notify(2);
+	while (view[0] === 1)
+		await condition.wait(mutex, { timeout: 0 });
+	mutex.unlock();
+	await notified;
+	condition.destroy();
+	mutex.destroy();
+});
+
 test('worker: a slept thread stays in its place', async () => {
 	// Many slices, and messages to the worker, which wake its event loop.
 	const thread = worker(() => send(memwait.wait(i32, 0, 0)));

@@ -372,6 +372,27 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
+    def test_a_condition_that_is_asked_again_and_again(self):
+        """A wait that is over at once lets another one have the lock, too, or it could not notify."""
+        async def main(memory):
+            lock = memwait.Lock(memory, create=True)
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+            notified = []
+
+            async def notify():
+                async with condition:
+                    notified.append(True)
+                    condition.notify()
+
+            async with condition:
+                task = asyncio.ensure_future(notify())
+                while not notified:
+                    await condition.wait_async(0)
+                self.assertFalse(await condition.wait_async(0))
+            await task
+
+        asyncio.run(main(bytearray(4096)))
+
     def test_a_coroutine_that_is_closed_releases_nothing_of_others(self):
         async def main(memory):
             lock = memwait.Lock(memory, create=True)

@@ -127,6 +127,27 @@ class Waits(unittest.TestCase):
             self.assertEqual(Child(run).join(), 0)
             semaphore.close()
 
+    def test_a_condition_that_is_asked_again_and_again(self):
+        """A wait that is over at once lets another one have the lock, too, or it could not notify."""
+        with mmap.mmap(-1, 4096) as memory:
+            condition = memwait.Condition(memory, 64, lock=memwait.RLock(memory, create=True), create=True)
+            word = memwait.Word(memory, 128)
+
+            def notify():
+                with condition:
+                    word.add(1)
+                    condition.notify()
+
+            for n, kind in enumerate((Thread, Child)):
+                with condition:
+                    other = kind(notify)
+                    while word.load() == n:
+                        condition.wait(0)
+                    self.assertFalse(condition.wait(0))
+                other.join()
+            for used in (condition, condition.lock, word):
+                used.close()
+
     @unittest.skipIf(os.environ.get("LD_PRELOAD"), "sanitizers are preloaded")
     def test_interrupt_where_python_is_embedded(self):
         """Its main thread is not the process's, which gets the signal."""
