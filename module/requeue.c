@@ -12,7 +12,7 @@
  * whatever changes the word later finds the waiters. So a full barrier stands between .nr_waiters
  * of the target and the return to user space, as (B) does before the load of a word.
  *
- * Lock order: the bucket at the lower address first, then a context's lock.
+ * Lock order: the bucket at the lower address first, then as in queue.c.
  */
 #include <linux/minmax.h>
 #include <linux/uaccess.h>

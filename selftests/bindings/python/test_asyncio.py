@@ -596,16 +596,23 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
+    async def put_that_waits(self, memory, sent):
+        """Returns a queue of one place that has 1, and a task that puts 2; if sent, only 2 is there
+        and the task was not told.
+        """
+        queue = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
+        queue.put(1)
+        task = asyncio.ensure_future(queue.put_async(2))
+        while not waiters(memory):
+            await asyncio.sleep(0)
+        if sent:
+            self.assertEqual(queue.get(), 1)
+            until(lambda: hub().loop.dispatch())
+        return queue, task
+
     def test_what_a_cancelled_task_has_sent_is_unfinished(self):
         async def main(memory, sent):
-            queue = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
-            queue.put(1)
-            task = asyncio.ensure_future(queue.put_async(2))
-            while not waiters(memory):
-                await asyncio.sleep(0)
-            if sent:
-                self.assertEqual(queue.get(), 1)
-                until(lambda: hub().loop.dispatch())
+            queue, task = await self.put_that_waits(memory, sent)
             task.cancel()
             self.assertTrue(await ended(task))
             self.assertEqual(queue.get(), 1 + sent)
@@ -620,14 +627,7 @@ class Tasks(unittest.TestCase):
 
     def test_a_child_leaves_a_put_to_its_parent(self):
         async def main(memory, sent):
-            jobs = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
-            jobs.put(1)
-            task = asyncio.ensure_future(jobs.put_async(2))
-            while not waiters(memory):
-                await asyncio.sleep(0)
-            if sent:
-                self.assertEqual(jobs.get(), 1)
-                until(lambda: hub().loop.dispatch())
+            jobs, task = await self.put_that_waits(memory, sent)
             self.assertEqual(Child(task.get_coro().close).join(), 0)
             if not sent:
                 self.assertEqual(jobs.get(), 1)

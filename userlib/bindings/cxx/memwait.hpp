@@ -498,8 +498,8 @@ public:
 	}
 
 	/*
-	 * Returns how many callbacks have run; never blocks. Once for each readiness is enough, with
-	 * edge-triggered polling too: what @most leaves is a new edge.
+	 * Returns how many callbacks have run; never blocks. Once for each readiness is enough,
+	 * with edge-triggered polling too: what @most leaves is a new edge.
 	 */
 	int dispatch(unsigned int most = MEMWAIT_ALL)
 	{
@@ -812,7 +812,7 @@ struct promise_base {
 		error = std::current_exception();
 	}
 
-	/* Returns false if it has ended; else its end resumes @handle, maybe before this returns. */
+	/* Returns false if it has ended; else its end resumes @handle, maybe before this ends. */
 	bool set_next(std::coroutine_handle<> handle) noexcept
 	{
 		void *none = nullptr;
@@ -835,7 +835,7 @@ struct promise_base {
 
 	bool has_ended() const noexcept
 	{
-		/* acquire: pairs with the release in end(): the result can be had, the frame freed */
+		/* acquire: pairs with the release in end(): result and frame are the caller's */
 		return next_.load(std::memory_order_acquire) == this;
 	}
 

@@ -609,7 +609,7 @@ static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 {
 	static const struct timespec half_a_second = { .tv_nsec = 500000000 };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
-	/* Embedded, Python's main thread may not be the process's; a child of fork() has another. */
+	/* Python's main thread, which is not the process's if embedded; or that of a child. */
 	bool handles = PyThread_get_thread_ident() == state->main_thread || gettid() == getpid();
 	sigset_t all, before;
 
@@ -629,6 +629,19 @@ static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 	return 0;
 }
 
+/* Returns the loop, and in *@result what begin() does; or NULL with an exception set. */
+static memwait_loop_t *begin_in_loop(struct object *self, enum verb verb,
+				     const struct request *request, struct wait *wait, int *result)
+{
+	memwait_loop_t *loop = loop_take();
+
+	if (!loop)
+		return NULL;
+	memwait_op_init(&wait->op, loop, wait_done, wait);
+	*result = begin(self, verb, request, &wait->op);
+	return loop;
+}
+
 /*
  * Returns the result in *@result; or -1 with an exception set, and nothing is taken. *@begun, if
  * not NULL: whether the operation was pending.
@@ -637,24 +650,19 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 		    int *result, bool *begun)
 {
 	struct wait wait = { .done = false };
-	memwait_loop_t *loop = loop_take();
+	memwait_loop_t *loop;
 	unsigned int held;
 	int ret;
 
 	*result = 0;
-	if (!loop)
-		return -1;
-	memwait_op_init(&wait.op, loop, wait_done, &wait);
-	*result = begin(self, verb, request, &wait.op);
-	if (*result == EBADF || *result == -EBADF) {
+	loop = begin_in_loop(self, verb, request, &wait, result);
+	if (loop && (*result == EBADF || *result == -EBADF)) {
 		/* Nothing has begun. */
 		loop_drop(loop);
-		loop = loop_take();
-		if (!loop)
-			return -1;
-		memwait_op_init(&wait.op, loop, wait_done, &wait);
-		*result = begin(self, verb, request, &wait.op);
+		loop = begin_in_loop(self, verb, request, &wait, result);
 	}
+	if (!loop)
+		return -1;
 	if (*result != PENDING) {
 		loop_return(loop);
 		return 0;
