@@ -11,6 +11,9 @@ BENCH_KERNEL ?= newest
 MINUTES ?= 10
 DIST ?= dist
 
+# A kernel that was built with clang has options that gcc does not know.
+LLVM ?= $(if $(shell grep -s '^CONFIG_CC_IS_CLANG=y' $(KDIR)/include/config/auto.conf),1)
+
 VM := selftests/vm/run
 
 all: modules lib			## build the module for the running kernel, and the library
@@ -20,43 +23,44 @@ help:						## this list
 		while read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
 	@echo
 	@echo "KDIR=    kernel headers to build against (those of the running kernel)"
+	@echo "LLVM=    as for the kernel's Makefile (1 if the kernel of KDIR was built with clang)"
 	@echo "KERNELS= kernels of check-kernels: $(KERNELS)"
-	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); all there are: $(VM) kernels"
-	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
-	@echo "MINUTES= how long they last ($(MINUTES))"
-	@echo "DIST=    where dist and deb put what they make ($(DIST))"
-	@echo "KERNEL_TREE= source of a kernel, for in-tree"
-	@echo "PREFIX=  where install-lib installs ($(PREFIX))"
-	@echo "DESTDIR= root to install below, and then neither depmod nor ldconfig is run;"
-	@echo "         INSTALL_MOD_PATH= is the same for the module alone"
-	@echo "TEXT=    file for demo to count the words of (the sources of this project)"
+	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); $(VM) kernels lists all"
+	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= rounds of each contender (7)"
+	@echo "MINUTES= duration of torture, deaths and fuzz ($(MINUTES))"
+	@echo "DIST=    directory for the results of dist and deb ($(DIST))"
+	@echo "KERNEL_TREE= kernel source tree, for in-tree"
+	@echo "PREFIX=  installation prefix of install-lib ($(PREFIX))"
+	@echo "DESTDIR= root directory to install into; depmod and ldconfig are not run then;"
+	@echo "         INSTALL_MOD_PATH= is the same for the module only"
+	@echo "TEXT=    text file for demo (the sources of this project)"
 
 modules:					## build memwait.ko against KDIR
 	@[ -e "$(KDIR)/Makefile" ] || { \
 		echo "no kernel headers in $(KDIR): install linux-headers-$$(uname -r)," \
 			"or give KDIR=; see Documentation/install.rst" >&2; exit 1; }
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+	$(MAKE) -C $(KDIR) M=$(CURDIR) LLVM=$(LLVM) modules
 
 lib:					## build libmemwait, static and shared
 	$(MAKE) -C userlib all
 
 # The kernel's Makefile does not run depmod without a System.map, which the headers of a distribution
-# lack. Below another root it is for whoever puts the files into place. The release is what uname says
-# there: Debian's kernel.release is another one.
+# lack. With INSTALL_MOD_PATH, depmod is left to the program that puts the files into place. The
+# release is the output of uname -r: Debian's kernel.release differs from it.
 kernel_release = $$(sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h)
 depmod = [ -n "$(INSTALL_MOD_PATH)" ] || PATH="$$PATH:/usr/sbin:/sbin" depmod "$$release"
 
-# The headers of a distribution have no key to sign with, and the kernel's Makefile would try.
+# The headers of a distribution have no signing key, but the kernel's Makefile would try to sign.
 signing_key = $(wildcard $(KDIR)/certs/signing_key.pem)
 
 modules_install:				## install memwait.ko, run depmod
-	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(INSTALL_MOD_PATH) DEPMOD=true \
+	$(MAKE) -C $(KDIR) M=$(CURDIR) LLVM=$(LLVM) INSTALL_MOD_PATH=$(INSTALL_MOD_PATH) DEPMOD=true \
 		$(if $(signing_key),,CONFIG_MODULE_SIG_ALL=) modules_install
-	$(if $(signing_key),,@echo "memwait.ko is not signed, see Documentation/install.rst")
+	$(if $(signing_key),,@echo "memwait.ko is not signed: see Documentation/install.rst")
 	release=$(kernel_release) && { $(depmod); }
 
-# Where the kernel's Makefile puts it, by its version.
+# The directory where the kernel's Makefile puts the module depends on its version.
 modules_uninstall:				## remove memwait.ko, run depmod
 	release=$(kernel_release) && \
 	for directory in $(or $(INSTALL_MOD_DIR),extra updates); do \
@@ -68,71 +72,71 @@ install: modules_install install-lib		## modules_install and install-lib
 install-lib:				## the library, headers and manual pages, in PREFIX
 	$(MAKE) -C userlib install PREFIX=$(PREFIX)
 
-uninstall: uninstall-lib modules_uninstall	## remove what install has installed
+uninstall: uninstall-lib modules_uninstall	## undo install
 
-uninstall-lib:				## the same of install-lib
+uninstall-lib:				## undo install-lib
 	$(MAKE) -C userlib uninstall PREFIX=$(PREFIX)
 
-# The tarball is the same for the same files.
-dist:						## memwait-VERSION.tar.xz, in DIST
+# The same files always give the same tarball.
+dist:						## write memwait-VERSION.tar.xz to DIST
 	@packaging/dist "$(DIST)"
 
-deb:						## the packages of Debian, in DIST
+deb:						## build the Debian packages in DIST
 	@packaging/deb "$(DIST)"
 
-in-tree:					## patches for KERNEL_TREE, in DIST, and applied
+in-tree:					## make patches for KERNEL_TREE in DIST, and apply them
 	@packaging/in-tree "$(KERNEL_TREE)" "$(DIST)"
 
-check:						## all tests on the newest kernel, in VMs; counts at the end
+check:						## run all tests on the newest kernel, in VMs
 	@selftests/vm/check quick
 
-check-kernels:					## on others and with checkers; models, sanitizers, packages
+check-kernels:					## other kernels, checkers, models, sanitizers, packages
 	@selftests/vm/check kernels $(KERNELS)
 
-check-all:					## both, on all kernels there are, which takes hours
+check-all:					## check and check-kernels on all kernels (hours)
 	@selftests/vm/check all
 
 # Settings for a program in the guest, if they are given to make.
 settings = $(foreach name,$(1),$(if $($(name)),$(name)='$($(name))'))
 
-torture:					## everything at once with exact accounting, MINUTES long
+torture:					## random load with exact accounting, for MINUTES
 	@$(VM) --test module/torture --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
 		"MEMWAIT_TORTURE_SECONDS=$$(($(MINUTES) * 30)) \
 		$(call settings,MEMWAIT_TORTURE_SEED) /tests/module/torture"
 
-deaths:						## processes that are killed in the library, MINUTES long
+deaths:						## kill processes inside the library, for MINUTES
 	@$(VM) --test userlib/deaths --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
 		"MEMWAIT_DEATHS_SECONDS=$$(($(MINUTES) * 60)) \
 		$(call settings,MEMWAIT_DEATHS_SEED MEMWAIT_DEATHS_ONLY) /tests/userlib/deaths"
 
-fuzz:						## random calls, guided by coverage, MINUTES long
+fuzz:						## random calls guided by coverage, for MINUTES
 	@$(VM) --test fuzz/fuzz --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
 		"MEMWAIT_FUZZ_SECONDS=$$(($(MINUTES) * 60)) \
 		$(call settings,MEMWAIT_FUZZ_SEED MEMWAIT_FUZZ_REPLAY) /tests/fuzz/fuzz"
 
-bench:						## beside futex, io_uring, eventfd, glibc and others
+bench:						## compare with futex, io_uring, eventfd, glibc and others
 	@selftests/vm/bench $(BENCH_KERNEL)
 
-bench-report:				## the same, and record it, for later ones and the documents
+bench-report:				## bench, and record the figures for the documents
 	@selftests/vm/bench --record $(BENCH_KERNEL)
 
 demo:						## count words while processes are killed, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
-docs:						## the pages and manual pages as a site, in DIST/site
+docs:						## build the web site in DIST/site
 	@selftests/vm/host docs "$(DIST)/site"
 	@echo "$(DIST)/site/index.html"
 
-try:						## README's example, a wait and a notify, on the running kernel or in a VM with a prompt
+try:						## run README's example, here or in a VM with a shell
 	@selftests/vm/try $(DEMO_KERNEL)
 
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
 	@selftests/lint/style
 
-abi:						## record what programs rely on anew, and print what has changed
+abi:						## record the library's ABI anew, and print changes
 	@selftests/vm/host abi
 
-clean:						## remove what was built here; the cache stays
+clean:						## remove build results, but not the cache
 	@if [ -d "$(KDIR)" ]; then $(MAKE) -C $(KDIR) M=$(CURDIR) clean; fi
 	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
