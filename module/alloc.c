@@ -6,17 +6,17 @@
  * waits as spares, which stay in the tree of ids: that saves an allocation and an insertion.
  * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
  *
- *	memwait_async_end(), and then	one that has ended: what it has besides its memory
- *	memwait_async_free()		its memory, or that of one that was not armed: a spare, if
- *					there are few
+ *	memwait_async_end(), and then	resources of an ended wait besides its memory
+ *	memwait_async_free()		its memory, or that of a wait that was not armed: a spare
+ *					if there are few
  *	memwait_async_free_all()	the spares of a context that ends
  */
 #include "context.h"
 
 /*
- * context->waits is ordered by id. An id has a running number of the context, from 1 on, and in its
- * low bits how often the wait was reused with that number, which changes nothing in the tree. 2^56
- * numbers do not run out.
+ * context->waits is ordered by id. An id consists of a running number of the context, from 1 on,
+ * and of a count in its low bits: how often the wait was reused with that number, which does not
+ * change its position in the tree. 2^56 numbers do not run out.
  */
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
@@ -60,7 +60,7 @@ static u64 memwait_async_new_id(struct memwait_context *context)
 	return ++context->nr_numbered << MEMWAIT_ID_REUSE_BITS;
 }
 
-/* Gives a wait that is reused another id. */
+/* Gives a reused wait a new id. */
 static void memwait_async_renew_id(struct memwait_async_waiter *wait)
 {
 	lockdep_assert_held(&wait->group.context->lock);
@@ -148,7 +148,10 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 		wait = memwait_async_take_spare(context, owned);
 	if (wait)
 		return wait;
-	/* Without MEMWAIT_OWNED, one word takes 192 bytes on 64 bits, as kmalloc() has them. */
+	/*
+	 * Without MEMWAIT_OWNED, a wait for one word takes 192 bytes on 64 bits, a size of
+	 * kmalloc().
+	 */
 	if (unlikely(owned))
 		wait = kmem_cache_alloc(memwait_owned_cache, MEMWAIT_GFP);
 	else
@@ -177,7 +180,9 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 		kfree(wait);
 }
 
-/* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */
+/*
+ * Keeps an ended wait as a spare. Returns false if the caller must free it; it is in no tree then.
+ */
 static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;

@@ -15,27 +15,30 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
-/* Undoes memwait_arm_begin() of a wait that is in no queue. @pinned: how many words have pins. */
-static void memwait_arm_undo(struct memwait_async_waiter *wait, u32 pinned)
+/*
+ * Undoes memwait_arm_begin() of a wait that is in no queue. @pinned: how many words have pins.
+ * @unused: gets the pins without other users.
+ */
+static void memwait_arm_undo(struct memwait_async_waiter *wait, u32 pinned,
+			     struct llist_head *unused)
 {
 	struct memwait_context *context = wait->group.context;
 	struct memwait_word *word;
-	LLIST_HEAD(unused);
 
 	while (pinned--) {
 		word = &wait->group.waiters[pinned].word;
-		memwait_pin_put(word->pin, context, &unused);
+		memwait_pin_put(word->pin, context, unused);
 		word->file = NULL;
 	}
-	memwait_pins_leave(context->user, &unused);
 	memwait_user_uncharge(context->user, MEMWAIT_WAITS, wait->group.nr);
 }
 
 /*
- * Charges a wait, and gives its words pins in place of their files, one for each space. Returns 0,
+ * Charges a wait, and replaces the files of its words by pins, one for each space. Returns 0,
  * -ENOMEM or -ENOSPC.
  */
-static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, u32 nr)
+static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, u32 nr,
+					     struct llist_head *unused)
 {
 	struct memwait_waiter *waiters = wait->group.waiters;
 	struct memwait_context *context = wait->group.context;
@@ -54,7 +57,7 @@ static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, 
 			pin = memwait_pin_get(context, &waiters[i].word);
 		}
 		if (IS_ERR(pin)) {
-			memwait_arm_undo(wait, i);
+			memwait_arm_undo(wait, i, unused);
 			return PTR_ERR(pin);
 		}
 		memwait_word_put(&waiters[i].word);
@@ -64,9 +67,9 @@ static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, 
 }
 
 /*
- * Ends the arming of a wait that has not become pending; @ret: as it joined. Returns
- * MEMWAIT_PENDING if it was claimed meanwhile, and has its completion. Otherwise returns @ret, and
- * the wait is in no queue.
+ * Ends the arming of a wait that has not become pending; @ret: the result of joining. Returns
+ * MEMWAIT_PENDING if the wait was claimed while it joined, and has its completion. Otherwise
+ * returns @ret, and the wait is in no queue.
  */
 static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 {
@@ -78,7 +81,7 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 		memwait_async_remember(wait);
 		trace_memwait_async_arm(wait);
 		memwait_async_complete(wait, group->result);
-		memwait_context_unlock_and_wake(context, true);
+		memwait_context_unlock_and_wake(context);
 		return MEMWAIT_PENDING;
 	}
 	WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
@@ -88,13 +91,14 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 }
 
 /*
- * Writes PENDING to user space first: a fault must show before the wait is charged. Charges before
- * it joins: nothing can fail once it was notified. Returns MEMWAIT_PENDING; an outcome or -EAGAIN
- * as memwait_group_join(); or a negative errno.
+ * Writes PENDING to user space first, because a fault must show before the wait is charged. Charges
+ * the wait before it joins, so that nothing can fail once it was notified. Returns MEMWAIT_PENDING;
+ * an outcome or -EAGAIN from memwait_group_join(); or a negative errno.
  */
 static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 					   const struct memwait_wait *waits, u32 nr,
-					   struct memwait_async __user *entry, u32 *index)
+					   struct memwait_async __user *entry, u32 *index,
+					   struct llist_head *unused)
 {
 	struct memwait_group *group = &wait->group;
 	int ret;
@@ -103,7 +107,7 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 	if (ret)
 		return ret;
 	memwait_group_init(group, nr);
-	ret = memwait_arm_begin(wait, nr);
+	ret = memwait_arm_begin(wait, nr, unused);
 	if (ret)
 		return ret;
 	ret = memwait_group_join(group, waits, nr, index, memwait_async_joined);
@@ -111,20 +115,21 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 		return ret;	/* others may have freed it */
 	ret = memwait_arm_end(wait, ret);
 	if (ret != MEMWAIT_PENDING)
-		memwait_arm_undo(wait, nr);
+		memwait_arm_undo(wait, nr, unused);
 	return ret;
 }
 
 /*
- * Arms a wait. Returns an outcome or a negative errno; the caller reports all but MEMWAIT_PENDING.
- * @index is 0, and set to the word for MEMWAIT_NOT_EQUAL. Inline, as a wait on one word takes 7 %
- * less time without loops.
+ * Arms a wait. Returns an outcome or a negative errno; the caller reports all except
+ * MEMWAIT_PENDING, and retries after -EAGAIN. @index is 0, and set to the word for
+ * MEMWAIT_NOT_EQUAL. Inline, because a wait on one word takes 7 % less time without loops.
  */
 static __always_inline int memwait_arm(struct memwait_context *context,
 				       const struct memwait_async *arg,
 				       const struct memwait_wait *waits, u32 nr,
 				       struct memwait_identity *identity,
-				       struct memwait_async __user *entry, u32 *index)
+				       struct memwait_async __user *entry, u32 *index,
+				       struct llist_head *unused)
 {
 	u32 flags = arg->wait.flags;
 	struct memwait_async_waiter *wait;
@@ -145,29 +150,23 @@ static __always_inline int memwait_arm(struct memwait_context *context,
 	group->clock = memwait_async_clock(flags);
 	group->deadline.expires = memwait_expires(arg->wait.deadline, flags);
 
-	do {
-		ret = memwait_begin_get(group->waiters, waits, nr);
-		if (ret)
-			break;
+	ret = memwait_begin_get(group->waiters, waits, nr);
+	if (!ret) {
 		ret = memwait_begin_check(waits, nr, group->deadline.expires, group->clock,
 					  index);
 		if (!ret)
-			ret = memwait_arm_try(wait, waits, nr, entry, index);
+			ret = memwait_arm_try(wait, waits, nr, entry, index, unused);
 		if (ret == MEMWAIT_PENDING)
 			return ret;
 		memwait_begin_put(group->waiters, nr);
-		if (ret != -EAGAIN)
-			break;
-		ret = memwait_begin_again();
-	} while (!ret);
-
+	}
 	memwait_async_free(context, &wait, 1);
 	return ret;
 }
 
-/* Arms a wait on one word. Returns as memwait_arm(). */
+/* Arms a wait on one word. Returns what memwait_arm() returns. */
 static int memwait_arm_one(struct memwait_context *context, const struct memwait_async *arg,
-			   struct memwait_async __user *entry)
+			   struct memwait_async __user *entry, struct llist_head *unused)
 {
 	struct memwait_identity *identity;
 	u32 index = 0;
@@ -178,12 +177,12 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 		ret = -EINVAL;
 	if (!ret)
 		ret = memwait_own_identity(arg->wait.flags, context, &identity);
-	return ret ?: memwait_arm(context, arg, &arg->wait, 1, identity, entry, &index);
+	return ret ?: memwait_arm(context, arg, &arg->wait, 1, identity, entry, &index, unused);
 }
 
 /* The same for several words; reports the index for MEMWAIT_NOT_EQUAL. */
 static int memwait_arm_any(struct memwait_context *context, const struct memwait_async *arg,
-			   struct memwait_async __user *entry)
+			   struct memwait_async __user *entry, struct llist_head *unused)
 {
 	u32 nr = arg->any.count, index = 0;
 	struct memwait_wait *waits;
@@ -199,16 +198,19 @@ static int memwait_arm_any(struct memwait_context *context, const struct memwait
 		return -ENOMEM;
 	ret = memwait_begin_copy(waits, arg->any.waits, nr);
 	if (!ret)
-		ret = memwait_arm(context, arg, waits, nr, NULL, entry, &index);
+		ret = memwait_arm(context, arg, waits, nr, NULL, entry, &index, unused);
 	if (ret == MEMWAIT_NOT_EQUAL && put_user(index, &entry->any.index))
 		ret = -EFAULT;
 	kfree(waits);
 	return ret;
 }
 
-/* Arms one entry. Returns its outcome or a negative errno. */
+/*
+ * Arms one entry, and reports all outcomes and errors except -EAGAIN, after which the entry must be
+ * armed again. Returns its outcome or a negative errno.
+ */
 static int memwait_arm_entry(struct memwait_context *context, struct memwait_async __user *entry,
-			     u32 size)
+			     u32 size, struct llist_head *unused)
 {
 	struct memwait_async arg __uninitialized;
 	int ret;
@@ -218,28 +220,53 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 	else
 		ret = copy_struct_from_user(&arg, sizeof(arg), entry, size);
 	if (ret == -EFAULT)
-		return ret;	/* a report would fault, too */
+		return ret;	/* a report would fault as well */
 	if (!ret && arg.reserved)
 		ret = -EINVAL;
 	if (!ret && (arg.wait.flags & MEMWAIT_GROUP))
-		ret = memwait_arm_any(context, &arg, entry);
+		ret = memwait_arm_any(context, &arg, entry, unused);
 	else if (!ret)
-		ret = memwait_arm_one(context, &arg, entry);
-	if (ret == -ERESTARTNOINTR)
-		return memwait_arm_report(entry, 0, -EINTR) ?: ret;
-	if (ret != MEMWAIT_PENDING && memwait_arm_report(entry, 0, ret))
+		ret = memwait_arm_one(context, &arg, entry, unused);
+	if (ret != MEMWAIT_PENDING && ret != -EAGAIN && memwait_arm_report(entry, 0, ret))
 		ret = -EFAULT;
 	return ret;
 }
 
+/*
+ * Arms one entry, in one use of the context for each try. If the wait was not armed, its pins are
+ * put after that use, because putting them may take forever. Returns what memwait_arm_entry()
+ * returns.
+ */
+static int memwait_arm_in_use(struct memwait_context *context, struct memwait_async __user *entry,
+			      u32 size)
+{
+	LLIST_HEAD(unused);
+	int ret;
+
+	do {
+		ret = memwait_context_use(context);
+		if (ret)
+			return memwait_arm_report(entry, 0, ret) ?: ret;
+		ret = memwait_arm_entry(context, entry, size, &unused);
+		memwait_context_unuse(context);
+		if (unlikely(!llist_empty(&unused)))
+			memwait_pins_put(context, &unused);
+		if (likely(ret != -EAGAIN))
+			return ret;
+		ret = memwait_begin_again();
+	} while (!ret);
+	return memwait_arm_report(entry, 0, -EINTR) ?: ret;
+}
+
 /**
  * memwait_wait_async() - arm a batch of async waits
- * @context: the caller's, after memwait_context_use()
+ * @context: the caller's
  * @batch: from user space, unchecked
  *
  * A signal ends the call between two entries.
  *
- * Context: process context, may sleep, never waits for a word.
+ * Context: process context, may sleep, never waits for a word. Sleeps as long as a file system does
+ * if an entry is refused and drops the last reference to a file.
  *
  * Return: number of entries processed, or a negative errno if the first one failed.
  */
@@ -256,8 +283,8 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 		return -EFAULT;
 
 	for (i = 0; i < batch->count; i++) {
-		ret = memwait_arm_entry(context, u64_to_user_ptr(batch->waits + (u64)i * size),
-					size);
+		ret = memwait_arm_in_use(context, u64_to_user_ptr(batch->waits + (u64)i * size),
+					 size);
 		if (ret < 0)
 			return i ?: ret;
 		cond_resched();

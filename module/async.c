@@ -9,9 +9,9 @@
 #include "trace.h"
 
 /**
- * memwait_async_end() - release all resources of an ended wait but its id and memory
- * @wait: completed, or claimed by the caller. Only the tree of ids still refers to it, and maybe
- *	its queues
+ * memwait_async_end() - release all resources of an ended wait except its id and memory
+ * @wait: completed, or claimed by the caller. Only the tree of ids, and perhaps its queues, still
+ *	refer to it
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes buckets' locks, one at a time.
@@ -37,8 +37,8 @@ static void memwait_async_end_and_free(struct memwait_async_waiter *wait, struct
 }
 
 /*
- * Takes a claimed wait out of its queues, and frees it, unless notifies were counted that are yet
- * to be read: then the reader does.
+ * Takes a claimed wait out of its queues, and frees it, unless counted notifies have yet to be
+ * read: then the reader frees it.
  */
 static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
@@ -66,9 +66,9 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
  *
  * Context: process context.
  *
- * Return: 0: there will be no completion beside one of a wait with MEMWAIT_PERSISTENT that is there
- * already; -ENOENT: the wait never existed, or has ended and its
- * completion can be read or was read; or -EINVAL.
+ * Return: 0: there will be no completion, except one of a wait with MEMWAIT_PERSISTENT that exists
+ * already; -ENOENT: the wait never existed, or has ended and its completion can be read or was
+ * read; or -EINVAL.
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
 		   struct llist_head *unused)
@@ -89,62 +89,14 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	return 0;
 }
 
-/*
- * Counts notifies of a wait that a call has counted once. Returns false if it has ended since, or
- * was moved to another word.
- */
-static bool memwait_async_inherit(const struct memwait_heir *heir, const struct memwait_key *key,
-				  u64 count)
-{
-	struct memwait_context *context = heir->context;
-	struct memwait_async_waiter *wait;
-	bool pending, new = false;
-
-	spin_lock(&context->lock);
-	wait = memwait_async_find(context, heir->id);
-	pending = wait && wait->group.state == MEMWAIT_QUEUED &&
-		  !memwait_key_cmp(&wait->group.waiters->word.key, key);
-	if (pending) {
-		wait->count += min_t(u64, count, U32_MAX - wait->count);
-		new = memwait_async_list(wait);
-		if (new)
-			trace_memwait_async_complete(wait);
-	}
-	memwait_context_unlock_and_wake(context, new);
-	return pending;
-}
-
-/* How often notifies look for a wait that takes them all, as the one that they found has ended. */
-#define MEMWAIT_HEIRS	4
-
-/*
- * Passes notifies of a word on to those who wait for it now, one each. A wait with
- * MEMWAIT_PERSISTENT takes all that are left: who joins meanwhile gets none, so that a process that
- * dies has no more to do than it left. What finds nobody is spent. @number: see memwait_pass_on().
- */
-static void memwait_async_pass_on(const struct memwait_key *key, u64 count, u64 number)
-{
-	struct memwait_heir heir;
-	unsigned int i;
-
-	for (i = 0; count && i < MEMWAIT_HEIRS; i++) {
-		count -= memwait_pass_on(key, min_t(u64, count, U32_MAX), &heir, number);
-		if (!heir.context)
-			return;
-		if (count && memwait_async_inherit(&heir, key, count))
-			count = 0;
-		memwait_context_put(heir.context);
-	}
-}
-
 /**
  * memwait_async_end_all() - end all waits of an ending context, and free its spares
  * @context: no longer arms, cancels or reads, and no other thread ends its waits; notifies may
  *	still reach them
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
- * Passes each notify that was counted and not read on to the next waiter of its word, see
- * memwait_async_pass_on().
+ * Each wait passes on at most one notify, if any was counted and not read, to the next waiter of
+ * its word. The work is therefore bounded by the number of waits, however often they were notified.
  *
  * Context: process context, may sleep.
  */
@@ -152,10 +104,9 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 {
 	const u64 number = memwait_new_call();
 	struct memwait_async_waiter *wait, *next;
-	const struct memwait_key *key;
 	LIST_HEAD(completed);
-	u64 id = 0, count = 0;
 	bool claimed;
+	u64 id = 0;
 
 	/*
 	 * Leave every queue first, so that a notify passed on below cannot come back here: it
@@ -179,21 +130,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 	WRITE_ONCE(context->nr_completed, 0);
 	spin_unlock(&context->lock);
 	list_for_each_entry_safe(wait, next, &completed, node) {
-		cond_resched();
 		if (wait->count)
-			continue;
-		list_del(&wait->node);
-		memwait_async_end_and_free(wait, unused);
-	}
-	list_for_each_entry_safe(wait, next, &completed, node) {
-		count += wait->count;
-		key = memwait_async_key(wait);
-		/* One call for those of a word that follow each other. */
-		if (list_entry_is_head(next, &completed, node) ||
-		    memwait_key_cmp(key, memwait_async_key(next))) {
-			memwait_async_pass_on(key, count, number);
-			count = 0;
-		}
+			memwait_pass_on(memwait_async_key(wait), number);
 		memwait_async_end_and_free(wait, unused);
 		cond_resched();
 	}
@@ -211,20 +149,20 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
  *	barrier (E)			barrier (D)
  *	wake them if any		load .due
  *
- * claim.c has the barriers. A poll or read that finds .due set checks the earliest deadlines,
- * under the context's lock. If none has passed, it clears .due and starts the timers for them; one
- * that has passed since fires at once. So while a wait has a deadline, .due is set or a timer runs,
- * and .due stays set while one has passed: another poller or reader may come to sleep any moment.
- * poll(2) ignores a timer whose wait has ended otherwise. A fired timer is not started for waits
- * already queued until the next check. No deadline is missed meanwhile: the pollers that it woke,
- * and those that come to sleep, check first; a read that leaves .due set tells so, see
- * memwait_expire().
+ * wake.c describes the barriers. A poll or read that finds .due set checks the earliest deadlines,
+ * under the context's lock. If none has passed, it clears .due and starts the timers for them; a
+ * timer whose deadline has passed since then fires immediately. So while a wait has a deadline,
+ * .due is set or a timer runs, and .due stays set while a deadline has passed, because another
+ * poller or reader may be about to sleep. poll(2) ignores a timer whose wait has ended otherwise. A
+ * timer that has fired is not started again for waits already queued until the next check. No
+ * deadline is missed until then: the pollers that the timer woke, and pollers that are about to
+ * sleep, check first; a read that leaves .due set shows that by its length, see memwait_expire().
  *
  * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
  * of its queue afterwards. A notify in between dequeues it without counting it.
  */
 
-/* In an interrupt; on PREEMPT_RT in a kernel thread. */
+/* Called in an interrupt; on PREEMPT_RT in a kernel thread. */
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
 	WRITE_ONCE(context->due, true);
@@ -295,7 +233,7 @@ bool memwait_is_due(struct memwait_context *context)
 	for (clock = 0; clock < MEMWAIT_CLOCKS && !due; clock++)
 		due = memwait_first_expired(context, clock, memwait_now(clock));
 	if (!due) {
-		WRITE_ONCE(context->due, false);	/* before a timer fires anew */
+		WRITE_ONCE(context->due, false);	/* before a timer fires again */
 		for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
 			next = timerqueue_getnext(&context->deadlines[clock]);
 			if (next)
@@ -310,11 +248,12 @@ bool memwait_is_due(struct memwait_context *context)
 /**
  * memwait_expire() - end overdue waits of a context
  * @context: .due is set
- * @room: how many the caller can read, and ends at most, however many completions there are: so
- *	that other waits always complete delays no deadline
+ * @room: how many completions the caller can read, and how many waits it ends at most, however many
+ *	completions there are: so a stream of other completions delays no deadline
  *
- * A read of fewer than MEMWAIT_CHUNK, and than it has room for, says that nothing is left, and an
- * edge-triggered poller sleeps then: .due stays set only beside as many completions.
+ * A read of fewer completions than MEMWAIT_CHUNK, and than it has room for, shows that nothing is
+ * left, and an edge-triggered poller sleeps then. So .due stays set only while there are at least
+ * that many completions.
  *
  * Context: process context, may sleep; holds context->read_lock; takes buckets' locks.
  */
@@ -331,7 +270,7 @@ void memwait_expire(struct memwait_context *context, size_t room)
 			while (ended < room && memwait_expire_one(context, clock, now)) {
 				ended++;
 				cond_resched();
-				/* As many as the caller reads on for. */
+				/* Enough: with a signal pending the caller reads one chunk only. */
 				if (READ_ONCE(context->nr_completed) >= MEMWAIT_CHUNK &&
 				    signal_pending(current))
 					room = ended;
@@ -357,7 +296,7 @@ void memwait_expire_open(struct memwait_context *context)
 }
 
 /**
- * memwait_expire_close() - stop the timers of a context for good
+ * memwait_expire_close() - stop the timers of a context permanently
  * @context: closed: no wait is armed, no deadline checked
  *
  * Context: process context, waits for a running timer.

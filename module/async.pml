@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of a context: the life of an async wait or group, argued for at the top of claim.c,
- * with its steps and names. Notify, deadline, cancel, read and close run against each other; poll
- * runs against a completion (claim.c) and against the timer (async.c). selftests/lint/spin runs it.
+ * with the same steps and names. Notify, deadline, cancel, read and close run against each other;
+ * poll runs against a completion (claim.c, wake.c) and against the timer (async.c). selftests/lint/spin
+ * runs it.
  *
  * There is one context with one wait. Queues always exist and hold only this wait. queue.pml models
  * how a waiter joins.
@@ -24,7 +25,7 @@ mtype = { OK, TIMED_OUT };
 bool queue_locked[MEMBERS];
 bool in_queue[MEMBERS];
 
-/* struct memwait_async_waiter; with its struct memwait_group */
+/* struct memwait_async_waiter, including its struct memwait_group */
 mtype state = ARMING;
 mtype result;
 byte claimed = NONE;
@@ -141,8 +142,8 @@ inline release()
 }
 
 /*
- * memwait_async_free(): the id can be found until here. Whether the memory is freed or kept for the
- * next wait does not matter to this one.
+ * memwait_async_free(): the id can be found until here. Whether the memory is freed or cached for
+ * another wait does not matter here.
  */
 inline free_wait()
 {
@@ -432,7 +433,7 @@ proctype reader()
 	running--
 }
 
-/* memwait_release(): no more ioctl or read, but notifies go on */
+/* memwait_release(): no more ioctl or read, but notifies still come */
 proctype closer()
 {
 	bool done;

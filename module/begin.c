@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The start of a wait: begin.h has the order of the calls, and what is inlined. */
+/* The start of a wait: begin.h describes the order of the calls, and has the inline functions. */
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
@@ -66,7 +66,7 @@ int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
  *
  * Context: process context, may sleep; the caller has put the words.
  *
- * Return: 0 to retry; or -ERESTARTNOINTR: nothing was done, the call is to be restarted.
+ * Return: 0 to retry; or -ERESTARTNOINTR: nothing was done, the call must be restarted.
  */
 int memwait_begin_again(void)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The start of a wait, in the order of R2, for threads and async waits. Requeue retries likewise.
+ * The start of a wait, in the order of R2, for threads and async waits. Requeue retries in the same
+ * way.
  *
  *	memwait_check_wait(),	the arguments
  *	memwait_begin_copy()
  *	memwait_begin_get()	the keys of the words
- *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
+ *	memwait_begin_check()	values, owner, deadline; faults in words that cannot be read
  *	join			each word is compared again, under the lock of its queue.
  *				-EAGAIN: the word could not be read there
- *	memwait_begin_put(),	retry from memwait_begin_get(). An async wait drops its pins before
- *	memwait_begin_again()
+ *	memwait_begin_put(),	retry from memwait_begin_get(). An async wait is freed, and its
+ *	memwait_begin_again()	entry armed again
  *
  * A call for one word passes the constant 1, so the compiler removes the loops: that saves a tenth
  * of a wait.
@@ -25,7 +26,7 @@ int memwait_begin_again(void);
 
 /**
  * memwait_begin_put() - put the files of the words of memwait_begin_get()
- * @waiters: a thread's in no queue
+ * @waiters: the waiters; those of a thread are in no queue
  * @nr: number of @waiters
  *
  * Context: process context.
@@ -40,7 +41,7 @@ static __always_inline void memwait_begin_put(struct memwait_waiter *waiters, u3
 
 /**
  * memwait_begin_get() - find the keys of the words of a wait
- * @waiters: their words are filled in on success; put with memwait_begin_put()
+ * @waiters: the waiters, whose words are filled in on success; put with memwait_begin_put()
  * @waits: address and flags of each word, checked
  * @nr: number of words
  *

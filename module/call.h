@@ -5,11 +5,12 @@
 #ifndef MEMWAIT_CALL_H
 #define MEMWAIT_CALL_H
 
-#include <linux/preempt.h>
-
 #include "memwait.h"
 
-/* What ends a call early or freezes it, and what its caller does next. */
+/*
+ * Kinds of calls: they differ in what ends a call early or freezes it, and what its caller does
+ * next.
+ */
 enum memwait_call_kind {
 	MEMWAIT_CALL,		/* SIGKILL ends it, the freezer stops it */
 	MEMWAIT_CALL_HANDS_OVER, /* the same, and the caller is about to sleep */
@@ -28,6 +29,7 @@ enum memwait_call_kind {
  * @number: waiters with a greater number joined after the call began
  * @reached: number of the last waiter looked at; the call continues after it
  * @kind: what ends the call early, and whether the caller is about to sleep
+ * @gives_way: a step ends for a thread that waits for the bucket's lock
  * @wakes: the wake-ups of the present step
  */
 struct memwait_call {
@@ -40,6 +42,7 @@ struct memwait_call {
 	u64 number;
 	u64 reached;
 	enum memwait_call_kind kind;
+	bool gives_way;
 	struct memwait_wakes wakes;
 };
 
@@ -48,20 +51,6 @@ static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 {
 	return wakes->looked >= MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
 	       wakes->nr_contexts == MEMWAIT_STEP_POLLED || wakes->crowded;
-}
-
-/* Disables preemption until memwait_step_end() or memwait_step_done(), see the top of notify.c. */
-static inline void memwait_step_begin(void)
-{
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		preempt_disable();
-}
-
-/* Enables preemption after the last wake-up of a step. */
-static inline void memwait_step_done(void)
-{
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		preempt_enable();
 }
 
 /* The waiter, if there is one and the call covers it. */
@@ -79,8 +68,8 @@ static inline struct memwait_waiter *memwait_call_next(const struct memwait_call
 }
 
 /*
- * The same, for a caller that may have dequeued the waiter before it. @next: from rb_next() of that
- * waiter's node.
+ * The same, for a caller that may have dequeued the previous waiter. @next: from rb_next() of the
+ * previous waiter's node.
  */
 static inline struct memwait_waiter *memwait_call_after(const struct memwait_call *call,
 							struct rb_node *next)

@@ -19,15 +19,16 @@
 #include "call.h"
 #include "trace.h"
 
-/* Of a waiters' word that is smaller: the one that it lies in. */
+/* The 32-bit word to change. If the waiters' word is smaller, the word that contains it. */
 static void __user *memwait_changed_word(const struct memwait_change *change)
 {
 	return u64_to_user_ptr(change->notify.addr & ~(u64)(sizeof(u32) - 1));
 }
 
 /*
- * One try, by the compare-and-swap of futex(2): -EAGAIN if another thread changed the word
- * meanwhile. So user space does not prolong the lock section of a bucket.
+ * One try, by the compare-and-swap of futex(2): -EAGAIN if another thread changed the word in
+ * between. User space therefore cannot prolong the lock section of a bucket. @old is written only
+ * if the word was changed.
  */
 static int memwait_change_word(const struct memwait_change *change, u32 *old)
 {
@@ -58,15 +59,16 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
 	if (!err)
 		err = futex_atomic_cmpxchg_inatomic(&seen, word, value, next);
 	pagefault_enable();
-	*old = value;
 	if (!err && seen != value)
 		err = -EAGAIN;
+	if (!err)
+		*old = value;
 	return err;
 }
 
 /*
  * Returns the number of waiters woken, or an error with nothing done. While none is woken, each
- * step looks at all waiters that are there, and a signal ends the call.
+ * step looks at all present waiters, and a signal ends the call.
  */
 static int memwait_notify_or_change(const struct memwait_change *change,
 				    const struct memwait_key *key, u32 *old)
@@ -150,7 +152,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 			return -EFAULT;
 		/*
 		 * Nothing is done yet. The loop may not end by itself: the page may vanish each
-		 * time, or be a shadow stack's.
+		 * time, or belong to a shadow stack.
 		 */
 		if (signal_pending(current))
 			return -ERESTARTNOINTR;
@@ -159,7 +161,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 	if (!if_none_woken && notify->count)
 		ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_CALL_SURE);
 	memwait_word_put(&word);
-	/* Writable when probed above. The change stands even if this write fails. */
+	/* It was writable when probed above. The change remains even if this write fails. */
 	(void)put_user(old, &user->old);
 	return ret;
 }

@@ -51,8 +51,8 @@ static inline void memwait_unlock_vma(struct vm_area_struct *vma)
 #endif
 
 /*
- * Since 6.8, the file that overlayfs opens for a mapping has the layer's path, and user space's
- * path beside it. Before, it has only the latter, which keeps the layers as well.
+ * Since 6.8, the file that overlayfs opens for a mapping has the layer's path, and in addition user
+ * space's path. Before 6.8 it has only user space's path, which holds the layers as well.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 static inline const struct path *file_user_path(const struct file *file)
@@ -61,20 +61,23 @@ static inline const struct path *file_user_path(const struct file *file)
 }
 #endif
 
-/* Since 6.16 the sched_process_exit probe is told whether the whole process is dead. */
+/* Since 6.16 the sched_process_exit probe has an argument: whether the whole process is dead. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define MEMWAIT_EXIT_HAS_GROUP_DEAD
 #endif
 
-/* Since 6.10 the kernel reports an execve(2) that can only succeed or kill, before it is done. */
+/*
+ * Since 6.10 the kernel reports an execve(2) before it is done, once it can only succeed or kill.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
 #define MEMWAIT_HAS_PREPARE_EXEC
 #endif
 
 /*
- * Wakes a thread as wake_up_process() does. The current thread is about to sleep: the scheduler may
- * run the other one here. Since 6.6 default_wake_function() takes WF_CURRENT_CPU beside WF_SYNC.
- * Modules do not see their values, which have been the same up to 7.3; later ones are not known.
+ * Wakes a thread, like wake_up_process(). The current thread is about to sleep, so the scheduler
+ * may run the woken thread on this processor. Since 6.6 default_wake_function() accepts
+ * WF_CURRENT_CPU in addition to WF_SYNC. Modules do not see the values of these flags, which have
+ * been the same up to 7.3; the values in later kernels are not known.
  */
 static inline void memwait_wake_up_here(struct task_struct *task)
 {
@@ -90,7 +93,7 @@ static inline void memwait_wake_up_here(struct task_struct *task)
 
 /*
  * Before 6.16 an anonymous inode had no file type, so S_ISREG alone excluded it. secretmem set
- * S_IFREG itself; refuse it on every kernel alike.
+ * S_IFREG itself; refuse it on every kernel.
  */
 static inline bool memwait_inode_is_anonymous(const struct inode *inode)
 {

@@ -1,74 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The open file: open, poll, fdinfo, close.
- *
- * A bound context belongs to a table of descriptors (.table), as POSIX locks do: to a process, or
- * to processes that share their table. Only these arm, cancel and read. It ends when no descriptor
- * in that table refers to it and no such call is in progress, even if other processes hold copies:
- * .uses counts the calls, and one for the table. The thread that drops the last use ends the
- * context itself, so a process that has died has ended its contexts when waitpid(2) returns.
- *
- * Every removal of a descriptor calls memwait_flush() with the table: close(2) and dup2(2), exec
- * for descriptors that it closes, and the end of the table, with its last user. A dup(2) or dup2(2)
- * that races with a close may come too late, and add a descriptor where the close has looked. A
- * binding may race with a close by another thread, and looks as well:
- *
- *	close					bind
- *	remove the descriptor			set .table
- *	full barrier				full barrier
- *	load .table: look for others		look for a descriptor
- *
- * So while .table is one, that table has a descriptor, or a thread that uses the table is about
- * to look. Its memory is not freed, and no other table has its address.
- *
- * The first arm, cancel, read or MEMWAIT_OWNER_CONTEXT decides: with MEMWAIT_OWNER_BIND the context
- * is bound, otherwise it serves every process and cannot be bound later. See memwait_context_use()
- * and memwait_identity_bind().
+ * Contexts as objects: their memory and references. For the open file see file.c, for async waits
+ * async.c, for completions read.c and wake.c.
  */
-#include <linux/fdtable.h>
-#include <linux/minmax.h>
-#include <linux/mutex.h>
+#include <linux/pid.h>
 #include <linux/random.h>
-#include <linux/sched/task.h>
-#include <linux/seq_file.h>
-#include <linux/uaccess.h>
 
-#include "compat.h"
 #include "context.h"
 
-/* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
-#define MEMWAIT_LOOK	1024
-
-/* memwait_context.table of a bound context that its process has closed. */
-static char memwait_nobody;
+/* kmalloc() would round the size up to 1 KiB. */
+static struct kmem_cache *memwait_context_cache;
 
 /**
- * memwait_open() - open(2): create a context
- * @inode: the device's
- * @file: gets the context
+ * memwait_context_alloc() - allocate a context that belongs to the caller's user
  *
  * Context: process context, may sleep.
  *
- * Return: 0, -ENOMEM, or -EMFILE: over the user's limit.
+ * Return: the context with one reference, undecided, and without timers; %NULL if there is no
+ * memory.
  */
-int memwait_open(struct inode *inode, struct file *file)
+struct memwait_context *memwait_context_alloc(void)
 {
 	struct memwait_context *context;
 
-	context = memwait_context_alloc();
+	context = kmem_cache_zalloc(memwait_context_cache, MEMWAIT_GFP);
 	if (!context)
-		return -ENOMEM;
-	if (!memwait_user_charge(context->user, MEMWAIT_CONTEXTS, 1)) {
-		memwait_context_free(context);
-		return -EMFILE;
+		return NULL;
+	context->user = memwait_user_get();
+	if (!context->user) {
+		kmem_cache_free(memwait_context_cache, context);
+		return NULL;
 	}
-
+	refcount_set(&context->refs, 1);
 	spin_lock_init(&context->lock);
 	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
 	INIT_LIST_HEAD(&context->places);
 	INIT_LIST_HEAD(&context->readers);
-	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
 	rcuwait_init(&context->first_reader);
 	mutex_init(&context->read_lock);
@@ -76,242 +44,36 @@ int memwait_open(struct inode *inode, struct file *file)
 	context->number = get_random_u64() & MEMWAIT_OWNER_MASK;
 	context->pid = task_tgid_nr(current);
 	get_task_comm(context->command, current);
-	file->private_data = context;
-	file->f_mode |= FMODE_NOWAIT;
-
-	/* stream_open(): without a file position, read(2) calls do not serialize. */
-	return stream_open(inode, file);
-}
-
-/* At the first use: every process may use the context, unless it is bound. Returns its table. */
-static fl_owner_t memwait_context_decide(struct memwait_context *context)
-{
-	fl_owner_t table;
-
-	/* A binding sets .table under the lock, after it has found it undecided. */
-	spin_lock(&context->lock);
-	table = context->table;
-	if (!table) {
-		table = &memwait_anybody;
-		WRITE_ONCE(context->table, table);
-	}
-	spin_unlock(&context->lock);
-	return table;
+	return context;
 }
 
 /**
- * memwait_context_use() - begin a call that only those may make to whom a context is bound
- * @context: the context
+ * memwait_context_free() - free a context
+ * @context: after its last put, or not opened; it has no waits and no pins
  *
- * The first call on an unbound context decides that any process may use it.
- *
- * Context: process context.
- *
- * Return: 0: call memwait_context_unuse() at the end; -EPERM: the context is another's, or has
- * ended.
+ * Context: any but interrupts.
  */
-int memwait_context_use(struct memwait_context *context)
+void memwait_context_free(struct memwait_context *context)
 {
-	fl_owner_t table = READ_ONCE(context->table);
-
-	if (unlikely(!table))
-		table = memwait_context_decide(context);
-	if (likely(table == &memwait_anybody))
-		return 0;
-	return table == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;
-}
-
-/* Ends a context. No call on it is in progress, and none will begin. */
-static void memwait_context_end(struct memwait_context *context)
-{
-	LLIST_HEAD(unused);
-
-	memwait_context_wake(context);
-	memwait_async_end_all(context, &unused);
-	/* After the waits: see identity.c. */
-	if (context->identity)
-		memwait_identity_kill(context->identity, false);
-	context->identity = NULL;
-	memwait_pins_put(context, &unused);	/* last, may block forever */
+	memwait_user_put(context->user);
+	kfree(context->spare_pin);
+	kmem_cache_free(memwait_context_cache, context);
 }
 
 /**
- * memwait_context_unuse() - end a call that only those may make to whom a context is bound
- * @context: after memwait_context_use(); ends if it was closed meanwhile
- *
- * The call puts pins that it has left unused only afterwards, as that may take forever.
- *
- * Context: process context, may sleep.
- */
-void memwait_context_unuse(struct memwait_context *context)
-{
-	if (READ_ONCE(context->table) != &memwait_anybody && refcount_dec_and_test(&context->uses))
-		memwait_context_end(context);
-}
-
-/*
- * Whether a descriptor in the current process's table refers to a context. Nothing else tells: the
- * file's references are also those of other tables, of calls in progress and of messages. Starts at
- * the one that it found last, so that closing many descriptors one by one is linear.
- */
-static bool memwait_has_descriptor(const struct file *file)
-{
-	struct memwait_context *context = file->private_data;
-	struct files_struct *files = current->files;
-	unsigned int fd = READ_ONCE(context->descriptor), max, nr;
-	bool found = false;
-
-	rcu_read_lock();
-	max = files_fdtable(files)->max_fds;
-	for (nr = 0; nr < max && !found; nr++) {
-		if (nr % MEMWAIT_LOOK == MEMWAIT_LOOK - 1) {
-			rcu_read_unlock();
-			cond_resched();
-			rcu_read_lock();
-		}
-		fd = fd < max ? fd : 0;
-		found = files_lookup_fd_raw(files, fd++) == file;
-	}
-	rcu_read_unlock();
-	if (found)
-		WRITE_ONCE(context->descriptor, fd - 1);
-	return found;
-}
-
-/**
- * memwait_flush() - close(2) of a descriptor; the last one of its table ends a bound context
- * @file: the context
- * @id: the table that had the descriptor; if it is not the current process's, it is being freed
+ * memwait_context_init() - create the cache of contexts
  *
  * Context: process context, may sleep.
  *
- * Return: 0.
+ * Return: 0 or -ENOMEM.
  */
-int memwait_flush(struct file *file, fl_owner_t id)
+int __init memwait_context_init(void)
 {
-	struct memwait_context *context = file->private_data;
-	struct task_struct *process = NULL;
-
-	smp_mb();	/* pairs with the one of a binding, see above */
-	if (!id || READ_ONCE(context->table) != id)
-		return 0;
-	if (id == current->files && memwait_has_descriptor(file))
-		return 0;
-	/* Under the lock: a notify may look at the table, see memwait_context_is_dying(). */
-	spin_lock(&context->lock);
-	if (context->table == id) {
-		process = context->process;
-		context->process = NULL;
-		WRITE_ONCE(context->table, &memwait_nobody);
-	}
-	spin_unlock(&context->lock);
-	if (process) {
-		put_task_struct(process);
-		memwait_context_unuse(context);
-	}
-	return 0;
+	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
+	return memwait_context_cache ? 0 : -ENOMEM;
 }
 
-/**
- * memwait_release() - last close: end the context
- * @inode: the device's
- * @file: the context
- *
- * Context: process context, may sleep.
- *
- * Return: 0.
- */
-int memwait_release(struct inode *inode, struct file *file)
+void memwait_context_exit(void)
 {
-	struct memwait_context *context = file->private_data;
-
-	memwait_expire_close(context);
-	memwait_places_free(context);
-	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
-	memwait_context_end(context);
-	memwait_context_put(context);
-	return 0;
+	kmem_cache_destroy(memwait_context_cache);
 }
-
-/**
- * memwait_poll() - poll(2)
- * @file: the context
- * @table: of the poller
- *
- * Context: process context; takes the context's lock if a timer has fired.
- *
- * Return: EPOLLIN | EPOLLRDNORM; EPOLLERR | EPOLLHUP: a bound context has ended; or 0.
- */
-__poll_t memwait_poll(struct file *file, poll_table *table)
-{
-	struct memwait_context *context = file->private_data;
-
-	poll_wait(file, &context->pollers, table);
-	smp_mb();	/* (D), see claim.c: in poll_wait() itself since 6.14 */
-	if (unlikely(memwait_context_has_ended(context)))
-		return EPOLLERR | EPOLLHUP;
-	if (READ_ONCE(context->nr_completed) ||
-	    (READ_ONCE(context->due) && memwait_is_due(context)))
-		return EPOLLIN | EPOLLRDNORM;
-	return 0;
-}
-
-/**
- * memwait_info() - MEMWAIT_IOC_INFO
- * @context: the caller's
- * @arg: user buffer
- * @size: its size; bytes past struct memwait_info are zeroed
- *
- * Context: process context, may sleep.
- *
- * Return: 0, -EINVAL or -EFAULT.
- */
-int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
-{
-	struct memwait_user *user = context->user;
-	struct memwait_info info = {
-		.features = (IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0) |
-			    (memwait_has_owners ? MEMWAIT_FEATURE_OWNERS : 0),
-		.max_user_waits = READ_ONCE(memwait_limits[MEMWAIT_WAITS]),
-		.user_waits = atomic_long_read(&user->used[MEMWAIT_WAITS]),
-		.max_group = MEMWAIT_GROUP_MAX,
-		.max_user_contexts = READ_ONCE(memwait_limits[MEMWAIT_CONTEXTS]),
-		.user_contexts = atomic_long_read(&user->used[MEMWAIT_CONTEXTS]),
-		.max_user_owners = READ_ONCE(memwait_limits[MEMWAIT_OWNERS]),
-		.user_owners = atomic_long_read(&user->used[MEMWAIT_OWNERS]),
-	};
-	size_t known = min(size, sizeof(info));
-
-	if (size < offsetofend(struct memwait_info, reserved))
-		return -EINVAL;
-	if (copy_to_user(arg, &info, known) || clear_user(arg + known, size - known))
-		return -EFAULT;
-	return 0;
-}
-
-#ifdef CONFIG_PROC_FS
-/**
- * memwait_show_fdinfo() - contents of /proc/PID/fdinfo
- * @seq: where to write
- * @file: the context
- *
- * Context: process context; takes the context's lock.
- */
-void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
-{
-	struct memwait_context *context = file->private_data;
-	unsigned int pending, completed, pins, places;
-
-	spin_lock(&context->lock);
-	pending = context->nr_pending;
-	completed = context->nr_completed;
-	pins = atomic_read(&context->nr_pins);
-	places = context->nr_places;
-	spin_unlock(&context->lock);
-	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
-		   completed, pins, places);
-	/* .identity is freed when a bound context ends. */
-	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
-		   READ_ONCE(context->id));
-}
-#endif

@@ -10,6 +10,7 @@
 #include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/path.h>
+#include <linux/pid.h>
 #include <linux/poll.h>
 #include <linux/rcupdate.h>
 #include <linux/rcuwait.h>
@@ -23,28 +24,30 @@
 
 /* Resources counted per user. */
 enum memwait_resource {
-	/* Async waits until cancelled or read, each word of a group; pins. */
+	/* Async waits until cancelled or read, one for each word of a group; pins. */
 	MEMWAIT_WAITS,
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_SPARES,		/* ended waits cached for reuse */
 	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
-	/* Words of interrupted threads; limit of MEMWAIT_WAITS. */
+	/* Words of interrupted threads; the limit is that of MEMWAIT_WAITS. */
 	MEMWAIT_PLACES = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
 };
 
 /**
  * struct memwait_user - shared by the contexts of one user
+ * @node: in the tree of users
  * @uid: the user
- * @refs: one per context and identity; drops to 0 under the lock of the table of users
+ * @refs: one per context and identity; drops to 0 under the lock of the tree of users
  * @used: usage per resource
- * @left_pins: of files, left by what must not sleep forever, see memwait_pins_leave()
+ * @left_pins: pins of files, left by threads that must not sleep forever, see memwait_pins_leave()
  * @put_pins: puts @left_pins; holds a reference to the user while queued
- * @dead: identities that are not buried yet; protected by the lock of identity.c
- * @bury: tells of the deaths, see owner.c; has a reference while it is queued or runs
+ * @dead: dead identities that are not reaped yet; protected by the lock of identity.c
+ * @bury: reports the deaths, see owner.c; holds a reference while it is queued or runs
  */
 struct memwait_user {
+	struct rb_node node;
 	kuid_t uid;
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
@@ -55,11 +58,11 @@ struct memwait_user {
 };
 
 /**
- * struct memwait_pin - keeps a file or mm_struct for async waits of a context
+ * struct memwait_pin - holds a file or mm_struct for async waits of a context
  * @node: list of unused pins
  * @space: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
  *	reference to it
- * @path: of an address_space: the mapped file's
+ * @path: for an address_space: the path of the mapped file
  * @user_path: path that user space opened, if the file system opened another file underneath
  * @refs: one per word of a wait; returns to 0 under the context's lock
  */
@@ -71,7 +74,7 @@ struct memwait_pin {
 	refcount_t refs;
 };
 
-/* Completions that a read takes in one lock section. One of fewer says that none are left. */
+/* Completions that a read takes in one lock section. A shorter read shows that none are left. */
 #define MEMWAIT_CHUNK	16
 
 /* A pin counts as so many waits, see user.c. */
@@ -91,10 +94,10 @@ enum memwait_state {
  * @user_data: for the completion
  * @next_spare: list of spares
  * @id: for completion and cancel
- * @numbered: in &memwait_context.waits, also while a spare
- * @count: notifies that counted it, and that no completion that was read has told of
- * @reading: with MEMWAIT_PERSISTENT: those that the present reader tells of; under @read_lock of
- *	the context
+ * @numbered: in &memwait_context.waits, even while it is a spare
+ * @count: notifies that counted the wait and were not reported by a completion that was read
+ * @reading: with MEMWAIT_PERSISTENT: notifies that the present reader reports; protected by
+ *	@read_lock of the context
  * @group: the wait
  */
 struct memwait_async_waiter {
@@ -107,7 +110,7 @@ struct memwait_async_waiter {
 	struct rb_node numbered;
 	u32 count;
 	u32 reading;
-	struct memwait_group group;	/* the last one: it has the waiters */
+	struct memwait_group group;	/* the last member: it has the waiters */
 };
 
 /**
@@ -124,7 +127,7 @@ struct memwait_spares {
  * struct memwait_reader - a thread that blocks in read(2)
  * @node: in &memwait_context.readers, until it is woken for a completion or leaves
  * @task: the thread
- * @woken: it was taken out of the list. Once it is set, only the thread uses the rest
+ * @woken: the reader was taken out of the list. Once this is set, only the thread uses the rest
  */
 struct memwait_reader {
 	struct list_head node;
@@ -142,16 +145,17 @@ struct memwait_reader {
  * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
- * @process: while @table is one: the first thread of the process that has bound it there, with
- *	a reference; for its signal_struct
- * @dying: only @process had that table, and has begun to die
+ * @process: of a bound context: its process, with a reference, until its table has closed the
+ *	context. Written under @lock
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context, if no read has looked at @completed since
  * @spares: waits for one word, without and with MEMWAIT_OWNED
- * @places: records of interrupted threads, that looked at last for a dead thread last; see place.c
+ * @places: records of interrupted threads; a record moves to the end when it is checked for a dead
+ * thread; see place.c
  * @nr_places: length of @places
- * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
- * @spare_pin: memory of a freed pin for the next one, or %NULL; without lock
+ * @last_pins: the pins of the last wait on a private word and of the last wait on a word of a file,
+ * or %NULL; without references
+ * @spare_pin: memory of a freed pin for the next pin, or %NULL; not protected by a lock
  * @nr_pins: number of its pins that are in use
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
@@ -161,14 +165,14 @@ struct memwait_reader {
  * @first_reader: the first of @readers; written under @lock
  * @read_lock: serializes readers, so a fault neither loses nor reorders completions
  * @refused: a non-blocking reader did not get @read_lock
- * @user: who opened the context; charged
+ * @user: the user that opened the context, and is charged
  * @identity: owner identity, if any; set once, %NULL again after its end
- * @id: its id, which stays
+ * @id: the id of @identity, which stays after its end
  * @table: %NULL: undecided; &memwait_anybody: serves every process that has the file;
- *	&memwait_nobody: closed by its process; otherwise the files_struct that it is bound to.
- *	Set once from %NULL, and to &memwait_nobody, under @lock
- * @uses: one per call of its process, and one until that has closed it; 0: ended
- * @descriptor: where to look first for a descriptor in @table
+ *	&memwait_nobody: closed by its process; otherwise the files_struct whose last descriptor of
+ *	the context ends it. Set once from %NULL, and to &memwait_nobody, under @lock
+ * @uses: one per call of its process, and one until the process has closed it; 0: ended
+ * @descriptor: the number at which to look first for a descriptor in @table
  * @number: random; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name
@@ -181,8 +185,7 @@ struct memwait_context {
 	struct list_head readers;
 	unsigned int nr_pending;
 	unsigned int nr_completed;
-	struct task_struct *process;
-	bool dying;
+	struct pid *process;
 	u64 nr_numbered;
 	u64 woken_by;
 	struct memwait_spares spares[2];
@@ -214,18 +217,22 @@ struct memwait_context {
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 extern struct kmem_cache *memwait_owned_cache;
 void memwait_limits_init(void);
+struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);
-void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused);
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused);
 int memwait_user_init(work_func_t bury);
 void memwait_user_exit(void);
+
+/* context.c */
 struct memwait_context *memwait_context_alloc(void);
 void memwait_context_free(struct memwait_context *context);
+int memwait_context_init(void);
+void memwait_context_exit(void);
 
 /**
  * memwait_user_charge() - charge a resource to a user
@@ -257,7 +264,7 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 	atomic_long_sub(n, &user->used[resource]);
 }
 
-/* Where a context has its last pin of a file, or of an mm_struct. */
+/* The pointer to a context's last pin of a file, or of an mm_struct. */
 static __always_inline struct memwait_pin **memwait_pin_last(struct memwait_context *context,
 							     u64 space)
 {
@@ -287,7 +294,7 @@ static inline void memwait_reader_remove(struct memwait_context *context,
 	rcu_assign_pointer(context->first_reader.task, first ? first->task : NULL);
 }
 
-/* Has the first blocked reader look whether there is something to read: see claim.c. */
+/* Wakes the first blocked reader, which looks whether there is something to read: see wake.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	rcuwait_wake_up(&context->first_reader);	/* its barrier is (E) */
@@ -298,7 +305,13 @@ static inline struct memwait_async_waiter *to_async(struct memwait_group *group)
 	return container_of(group, struct memwait_async_waiter, group);
 }
 
-/* Whether it was bound, and its process has closed it. */
+/* Whether a context is bound to the current process. The context holds the process's struct pid. */
+static inline bool memwait_context_is_own(const struct memwait_context *context)
+{
+	return READ_ONCE(context->process) == task_tgid(current);
+}
+
+/* Whether a context was bound, and its process has closed it. */
 static inline bool memwait_context_has_ended(const struct memwait_context *context)
 {
 	return !refcount_read(&context->uses);
@@ -310,11 +323,14 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 	return READ_ONCE(context->nr_completed) || READ_ONCE(context->due);
 }
 
-/* claim.c */
+/* wake.c */
+void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context);
 void memwait_context_wake_pollers(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
-void memwait_context_unlock_and_wake(struct memwait_context *context, bool wake)
+void memwait_context_unlock_and_wake(struct memwait_context *context)
 	__releases(&context->lock);
+
+/* claim.c */
 bool memwait_async_claim(struct memwait_async_waiter *wait);
 bool memwait_async_list(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
@@ -372,7 +388,7 @@ static inline struct memwait_absent *memwait_absent_of(const struct pid *pid)
 	return &memwait_absent[hash_ptr(pid, MEMWAIT_ABSENT_BITS)];
 }
 
-/* memwait_place_find() of the current thread. Only itself adds its record. */
+/* memwait_place_find() for the current thread. Only the thread itself adds its record. */
 static __always_inline struct memwait_place *memwait_place_take(void)
 {
 	struct memwait_absent *absent = memwait_absent_of(task_pid(current));
@@ -391,7 +407,7 @@ void memwait_owner_exit(void);
 /* read.c */
 ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to);
 
-/* context.c */
+/* file.c */
 int memwait_context_use(struct memwait_context *context);
 void memwait_context_unuse(struct memwait_context *context);
 int memwait_info(struct memwait_context *context, void __user *arg, size_t size);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * debugfs, for root. memwait/ids: all living ids, one per line, the latest first. The walk has a
- * marker in the list of identities, and goes away from where new ones come, so it ends.
+ * marker in the list of identities, and moves away from the end where new identities are added, so
+ * it ends.
  *
  * memwait/queues: all waiters, one per line.
  *
  * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
- * waiter that joins, leaves or moves meanwhile may be listed or missing; one that moves may be
- * listed twice.
+ * waiter that joins, leaves or moves during that time may be listed or missing; a waiter that moves
+ * may be listed twice.
  *
- * The walk goes through the buckets, and notes MEMWAIT_WALK_STEP waiters per lock section. It goes
- * on after the key and number of the last one, whether that is still there or not. In each bucket
- * it passes over waiters that joined after it had come there, so these cannot hold it up; a word
- * that has come since costs a search.
+ * The walk goes through the buckets, and records MEMWAIT_WALK_STEP waiters per lock section. It
+ * continues after the key and number of the last waiter, whether that waiter is still there or not.
+ * In each bucket it passes over waiters that joined after the walk had reached the bucket, so these
+ * cannot hold it up; each word that was added since costs a search.
  */
 #include <linux/debugfs.h>
 #include <linux/jiffies.h>
@@ -23,7 +24,7 @@
 
 #include "context.h"
 
-/* Waiters noted per lock section. */
+/* Waiters recorded per lock section. */
 #define MEMWAIT_WALK_STEP	16
 
 /**
@@ -49,7 +50,7 @@ struct memwait_description {
 };
 
 /**
- * struct memwait_line - what is shown of a waiter
+ * struct memwait_line - the line of a waiter
  * @word: name of the word
  * @waiter: the waiter
  * @since: when it joined its first queue, in jiffies
@@ -69,8 +70,8 @@ struct memwait_line {
 /**
  * struct memwait_walk - an open file
  * @bucket: index of the present bucket
- * @last_number: the last number that was given in it when the walk came
- * @begun: the walk has come to it
+ * @last_number: the last number that was given in the bucket when the walk reached it
+ * @begun: the walk has reached the bucket
  * @key: of the waiter that was looked at last
  * @number: its number
  * @next_line: first of @lines not shown yet
@@ -110,7 +111,7 @@ static void memwait_describe_async(const struct memwait_async_waiter *wait,
 	strscpy(description->command, wait->group.context->command, sizeof(description->command));
 }
 
-/* A wait that was pending, under the lock of a waiter's bucket. */
+/* Describes a wait that was pending; called under the lock of a waiter's bucket. */
 static void memwait_describe(struct memwait_group *group, struct memwait_description *description)
 {
 	description->expires = group->deadline.expires;
@@ -143,7 +144,7 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	walk->nr_lines++;
 }
 
-/* One step in a locked bucket. Returns whether another one is needed. */
+/* One step in a locked bucket. Returns whether another step is needed. */
 static bool memwait_walk_bucket(struct memwait_walk *walk, struct memwait_bucket *bucket)
 {
 	struct memwait_waiter *waiter;
@@ -169,7 +170,7 @@ static bool memwait_walk_bucket(struct memwait_walk *walk, struct memwait_bucket
 	return waiter;
 }
 
-/* Notes more waiters. Returns -ENOENT if there are none. */
+/* Records more waiters. Returns -ENOENT if there are none. */
 static int memwait_walk_step(struct memwait_walk *walk)
 {
 	struct memwait_bucket *bucket;
@@ -293,7 +294,7 @@ static const struct file_operations memwait_walk_fops = {
  * struct memwait_ids - an open list of ids, and its present line
  * @marker: the walk's
  * @id: of the present line; 0: there is none
- * @kind: what has it
+ * @kind: thread or context
  * @pid: the process
  * @tid: the thread, or 0
  * @command: name of the thread; or of the process, if it lives
@@ -307,7 +308,7 @@ struct memwait_ids {
 	char command[TASK_COMM_LEN];
 };
 
-/* Notes an identity, if it lives. */
+/* Records an identity, if it lives. */
 static void memwait_ids_note(struct memwait_ids *ids, const struct memwait_identity *identity)
 {
 	struct task_struct *task;

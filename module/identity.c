@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: the ids of threads and contexts, and how their deaths are seen. See watch.c for the words
- * that watch them.
+ * Owners: the ids of threads and contexts, and how their deaths are detected. See watch.c for the
+ * words that watch them.
  *
- * Probes on tracepoints run in the dying thread and look it up in a hash table: when it takes a
- * fatal signal, exits or executes a program, see owner.c. No clone(2) flag, vfork(2), PID namespace
- * or closed descriptor hides a thread. The exit probe runs before waitpid(2) returns in the parent,
- * the exec probe before the new program's first instruction. A thread that joins the dying one, or
- * whose vfork(2) child executes a program, may run on before the probe. A context dies when it
- * ends, see context.c.
+ * Probes on tracepoints run in the dying thread, when it takes a fatal signal, exits or executes a
+ * program, and look the thread up in a hash table, see owner.c. No clone(2) flag, vfork(2), PID
+ * namespace or closed descriptor hides a thread. The exit probe runs before waitpid(2) returns in
+ * the parent, the exec probe before the new program's first instruction. A thread that joins the
+ * dying thread, or whose vfork(2) child executes a program, may continue before the probe runs. A
+ * context dies when it ends, see file.c.
  *
  * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
- * to be buried, see owner.c.
+ * to be reaped, see owner.c.
  *
- * (G) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
- * is set by a store-release and read by a load-acquire. A missing identity has been buried, after
- * the death: a failed look-up needs a read barrier.
+ * (G) A thread that is notified of a death must see what the dead thread wrote in user space. So
+ * .dead is set by a store-release and read by a load-acquire. An identity that is missing has been
+ * reaped, after the death: a failed look-up needs a read barrier.
  *
  * Look-ups by id are under RCU.
  *
- * Ids are random numbers: nobody can tell others' from his, nor how many there are, and a lock word
- * that still has the id of a dead thread does not name a living one.
+ * Ids are random numbers: an id reveals neither other ids nor how many there are, and a lock word
+ * that still has the id of a dead thread does not name a living thread.
  *
- * The table of ids has each identity from before it lives until it is freed: it is inserted
- * as a dead one, since an insertion can fail, and a charge must be last. An identity that was
+ * The table of ids has each identity from before it lives until it is freed: it is inserted as a
+ * dead identity, because an insertion can fail, and the charge must come last. An identity that was
  * looked up is used under RCU, or by a word that watches it; it is freed after a grace period, and
  * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are in
  * process context with no raw lock held.
@@ -49,14 +49,14 @@
 static DEFINE_HASHTABLE(memwait_living, 14);
 /*
  * Serializes the creation of identities, so that no thread or context gets two, and changes of the
- * table above, of the list of all and of users' lists of the dead. All users share it, so that it
- * is raw: on PREEMPT_RT a preempted holder would hold up all others. With interrupts disabled: a
- * probe runs under a lock of signals, which interrupts take.
+ * table above, of the list of all and of users' lists of the dead. All users share the lock, so it
+ * is raw: on PREEMPT_RT a preempted holder of a sleeping lock would hold up all others. It is taken
+ * with interrupts disabled: a probe runs under a lock of signals, which interrupts take.
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
 
-/* Identities among which memwait_identity_dead() looks for those of a dying process. */
+/* How many identities memwait_identity_dead() searches for those of a dying process. */
 #define MEMWAIT_DEATHS	64
 
 static const struct rhashtable_params memwait_identity_params = {
@@ -67,7 +67,7 @@ static const struct rhashtable_params memwait_identity_params = {
 	.automatic_shrinking = true,
 };
 
-static struct rhashtable memwait_identities;	/* id -> identity, until the work has drained it */
+static struct rhashtable memwait_identities;	/* id -> identity, until it is freed */
 
 struct workqueue_struct *memwait_bury_queue;
 
@@ -79,7 +79,7 @@ char memwait_anybody;
 
 /**
  * memwait_identity_of() - find the identity of a thread
- * @who: the current thread, or one that cannot exit meanwhile
+ * @who: the current thread, or a thread that cannot exit during the call
  *
  * Context: any but interrupts.
  *
@@ -101,7 +101,7 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 
 /**
  * memwait_identity_begin_walk() - begin a walk over all identities, the latest first
- * @marker: zeroed, the walk's marker. What is made from now on comes behind it
+ * @marker: the walk's marker, zeroed. Identities that are made from now on come behind it
  *
  * Context: process context.
  */
@@ -116,7 +116,7 @@ void memwait_identity_begin_walk(struct memwait_identity *marker)
 
 /**
  * memwait_identity_next() - find the next identity, dead or alive
- * @marker: the walk's marker, moved before it
+ * @marker: the walk's marker, which is moved before the identity
  *
  * Context: process context; under RCU.
  *
@@ -200,7 +200,8 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->tid = who ? task_pid_nr(current) : 0;
 	identity->pid = who ? task_tgid_nr(current) : context->pid;
 	spin_lock_init(&identity->lock);
-	INIT_LIST_HEAD(&identity->watching);
+	identity->watching = RB_ROOT;
+	identity->turn = 0;
 	if (memwait_identity_insert(identity)) {
 		kfree(identity);
 		return ERR_PTR(-ENOMEM);
@@ -217,7 +218,7 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	kfree_rcu(identity, rcu);
 }
 
-/* Returns 0; or, over the limit, -EAGAIN if dead ones count there, else -ENOSPC. */
+/* Returns 0; or, over the limit, -EAGAIN if dead identities count there, else -ENOSPC. */
 static int memwait_identity_charge(struct memwait_user *user)
 {
 	lockdep_assert_held(&memwait_identities_lock);
@@ -234,7 +235,7 @@ static void memwait_identity_add(struct memwait_identity *identity,
 	refcount_inc(&identity->user->refs);
 	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
 	list_add_tail(&identity->node, &memwait_all);
-	/* The barrier is for waiters who see the id in a word. */
+	/* The barrier is for waiters that see the id in a word. */
 	smp_store_mb(identity->dead, false);
 	if (identity->who) {
 		hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)identity->who);
@@ -252,7 +253,7 @@ static void memwait_identity_add(struct memwait_identity *identity,
  * Context: process context, may sleep.
  *
  * Return: the identity, possibly one that another thread has just made; or an ERR_PTR(): -ENOSPC:
- * over the user's limit; -EAGAIN: the same, until the dead are buried; -ENOMEM.
+ * over the user's limit; -EAGAIN: the same, until dead identities are reaped; -ENOMEM.
  */
 struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who)
@@ -286,19 +287,19 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
  * Context: process context, may sleep; a full barrier if it binds the context.
  *
  * Return: 0; or, with nothing done, -EBUSY: any process may use the context; -EPERM: it is bound to
- * another process, or has ended; -ENOSPC: over the user's limit; -EAGAIN: the same, until the dead
- * are buried; -ENOMEM.
+ * another process, or has ended; -ENOSPC: over the user's limit; -EAGAIN: the same, until dead
+ * identities are reaped; -ENOMEM.
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
-	fl_owner_t table = READ_ONCE(context->table);
+	fl_owner_t table = smp_load_acquire(&context->table);	/* before .process */
 	struct memwait_identity *new;
 	unsigned long flags;
 	int err = 0;
 
 	if (table)
 		return table == &memwait_anybody ? -EBUSY :
-		       table == current->files ? 0 : -EPERM;
+		       memwait_context_is_own(context) ? 0 : -EPERM;
 	new = memwait_identity_alloc(context, NULL);
 	if (IS_ERR(new))
 		return PTR_ERR(new);
@@ -307,16 +308,15 @@ int memwait_identity_bind(struct memwait_context *context)
 	if (context->table == &memwait_anybody) {
 		err = -EBUSY;
 	} else if (context->table) {
-		err = context->table == current->files ? 0 : -EPERM;
+		err = memwait_context_is_own(context) ? 0 : -EPERM;
 	} else {
 		err = memwait_identity_charge(context->user);
 		if (!err) {
 			memwait_identity_add(new, context);
 			new = NULL;
-			get_task_struct(current->group_leader);
-			context->process = current->group_leader;
-			/* See the top of context.c. */
-			smp_store_mb(context->table, current->files);
+			WRITE_ONCE(context->process, get_pid(task_tgid(current)));
+			smp_store_release(&context->table, current->files); /* after .process */
+			smp_mb();	/* see the top of file.c */
 		}
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
@@ -326,9 +326,9 @@ int memwait_identity_bind(struct memwait_context *context)
 }
 
 /**
- * memwait_identity_kill() - mark an identity dead, and leave it to be buried
+ * memwait_identity_kill() - mark an identity dead, and leave it to be reaped
  * @identity: of the current thread, or of a context that the caller ends
- * @ended: it ends by itself, which only waiters that name it are told of
+ * @ended: it ends by itself, which is reported only to words that may name it
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
  */
@@ -337,7 +337,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	struct memwait_user *user = identity->user;
 	unsigned long flags;
 
-	/* Once in the list, the identity may be buried and freed. */
+	/* Once in the list, the identity may be reaped and freed. */
 	trace_memwait_owner_died(identity);
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	if (identity->who)
@@ -347,7 +347,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	smp_store_release(&identity->dead, true);	/* (G) */
 	refcount_set(&identity->refs, 1);
 	list_add(&identity->dead_node, &user->dead);
-	/* The identity keeps the user until the lock is dropped, and the work takes the lock. */
+	/* The identity holds the user until the lock is dropped, and the work takes the lock. */
 	if (queue_work(memwait_bury_queue, &user->bury))
 		refcount_inc(&user->refs);
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
@@ -371,13 +371,13 @@ void memwait_identity_put(struct memwait_identity *identity)
 }
 
 /**
- * memwait_identity_dead() - find a dead identity of a user, to tell of its death
+ * memwait_identity_dead() - find a dead identity of a user, to report its death
  * @user: the user
- * @own: one of the current process, which has yet to tell of it, among the first; otherwise the
+ * @own: an identity among the first ones that the current process has yet to report; otherwise the
  *	first one
  *
- * The latest death stands first. What was found stands last then: anybody can name it in any
- * number of waits.
+ * The latest death comes first in the list. The identity that was found is moved to the end,
+ * because any user can name it in any number of waits.
  *
  * Context: process context.
  *
@@ -404,9 +404,9 @@ struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool o
 }
 
 /**
- * memwait_identity_told() - no word that watches a dead identity is left
+ * memwait_identity_told() - no word is left that watches a dead identity
  * @identity: from memwait_identity_dead()
- * @own: as there; then others may be left. Otherwise the identity is buried
+ * @own: as for that function; words of other users may be left then. Otherwise reaps the identity
  *
  * Context: process context.
  */
@@ -417,7 +417,7 @@ void memwait_identity_told(struct memwait_identity *identity, bool own)
 
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	identity->process = NULL;
-	/* Another thread may have been as quick. */
+	/* Another thread may have done so already. */
 	buries = !own && !list_empty(&identity->dead_node);
 	if (buries) {
 		list_del(&identity->node);
@@ -480,7 +480,7 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 }
 
 /**
- * memwait_identity_init() - make what ids need
+ * memwait_identity_init() - create the table of ids
  *
  * Context: process context, may sleep.
  *
@@ -491,7 +491,7 @@ int __init memwait_identity_init(void)
 	return rhashtable_init(&memwait_identities, &memwait_identity_params);
 }
 
-/* No thread has an id, and no context exists. */
+/* Called when no thread has an id, and no context exists. */
 void memwait_identity_exit(void)
 {
 	rhashtable_destroy(&memwait_identities);

@@ -98,13 +98,8 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
 		return ret ?: memwait_waiters(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
-		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size) ?:
-		      memwait_context_use(context);
-		if (ret)
-			return ret;
-		ret = memwait_wait_async(context, &u.wait_async);
-		memwait_context_unuse(context);
-		return ret;
+		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
+		return ret ?: memwait_wait_async(context, &u.wait_async);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:
 		      memwait_context_use(context);
@@ -170,9 +165,12 @@ static int __init memwait_init(void)
 	err = memwait_user_init(memwait_bury_work);
 	if (err)
 		goto exit_queue;
-	err = memwait_identity_init();
+	err = memwait_context_init();
 	if (err)
 		goto exit_user;
+	err = memwait_identity_init();
+	if (err)
+		goto exit_context;
 	err = memwait_owner_init();
 	if (err)
 		goto exit_identity;
@@ -186,6 +184,8 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
+exit_context:
+	memwait_context_exit();
 exit_user:
 	memwait_user_exit();
 exit_queue:
@@ -199,6 +199,7 @@ static void __exit memwait_exit(void)
 	misc_deregister(&memwait_device);
 	memwait_owner_exit();
 	memwait_identity_exit();
+	memwait_context_exit();
 	memwait_user_exit();
 	memwait_queue_exit();
 }

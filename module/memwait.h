@@ -6,28 +6,30 @@
  *	owner.c			owners, and the work that handles their deaths
  *	wait.c			blocked threads
  *	read.c			reading completions
- *	context.c		the open file
  *	arm.c			arming async waits
+ *	file.c			the open file: open, poll, fdinfo, close
  *	async.c			cancel, close and deadlines of async waits
  *	alloc.c			memory and ids of async waits
  *	requeue.c		requeue
  *	change.c		change and notify
  *	notify.c		notify, and calls in steps
- *	claim.c			what ends a wait; completions, and waking those who read or poll
- *	place.c			interrupted threads: their places, and what a signal will do
+ *	claim.c			how a wait ends; completions
+ *	wake.c			waking readers and pollers
+ *	place.c			interrupted threads: their queue positions, the effect of a signal
  *	queue.c			queues of waiters
- *	watch.c			whose death the waiters of a word are told of
+ *	watch.c			whose death the waiters of a word are notified of
  *	bucket.c		the lock of a bucket
  *	begin.c			the start of a wait
  *	identity.c		ids of threads and contexts
+ *	context.c		memory and references of contexts
  *	user.c			limits and pins
  *	word.c			words, values and deadlines from user space
  *	trace.c			tracepoints; names of words
  *
  * debugfs.c walks all queues and is outside this order.
  *
- * A waker claims a waiter by memwait_claim_waiter(), which says whom to wake in struct
- * memwait_wakes. See context.h for async waits, contexts and pins.
+ * A waker claims a waiter by memwait_claim_waiter(), which records in struct memwait_wakes whom to
+ * wake. See context.h for async waits, contexts and pins.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -45,6 +47,7 @@
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
+#include <linux/preempt.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/sched.h>
@@ -59,7 +62,6 @@
 struct memwait_bucket;
 struct memwait_context;
 struct memwait_group;
-struct memwait_heir;
 struct memwait_identity;
 struct memwait_owned;
 struct memwait_pin;
@@ -72,8 +74,8 @@ struct memwait_wakes;
  *	other words
  * @offset: byte offset in the address_space, or address in the mm
  *
- * Equal keys name the same word as long as something keeps @space from being freed and reused: see
- * struct memwait_word.
+ * Equal keys name the same word as long as a reference prevents @space from being freed and reused:
+ * see struct memwait_word.
  */
 struct memwait_key {
 	u64 space;
@@ -86,10 +88,10 @@ struct memwait_key {
  * struct memwait_word - a key with the reference that keeps it valid
  * @key: the word's key
  * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
- *	private word of the caller's mm, and once it was put. Put with memwait_word_put()
- * @pin: of an async wait: put with memwait_pin_put()
+ *	private word of the caller's mm, and after the file was put. Put with memwait_word_put()
+ * @pin: for an async wait: put with memwait_pin_put()
  *
- * An open file, not an inode, so that umount gets EBUSY.
+ * The reference is to an open file, not to an inode, so that umount gets EBUSY.
  */
 struct memwait_word {
 	struct memwait_key key;
@@ -99,9 +101,9 @@ struct memwait_word {
 	};
 };
 
-/* What became of a waiter that a notify or a death has reached. */
+/* The result for a waiter that a notify or a death has reached. */
 enum memwait_claim {
-	MEMWAIT_CLAIM_LOST,	/* had ended already; caller dequeues it */
+	MEMWAIT_CLAIM_LOST,	/* its wait had already ended; caller dequeues it */
 	MEMWAIT_CLAIM_PASSED_OVER, /* overdue, and has timed out; or of a dying process; dequeued */
 	MEMWAIT_CLAIM_WON,	/* ended and dequeued, or counted: the notify is spent */
 };
@@ -111,11 +113,11 @@ enum memwait_claim {
  * @node: in its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
  * @word: the awaited word; protected by the bucket's lock while queued
- * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_join(): the
- *	place that it comes back to, or 0
+ * @number: its position in the queue; protected by the bucket's lock. For memwait_queue_join(): the
+ *	position that it returns to, or 0
  * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
  * @index: in &memwait_group.waiters
- * @owned: MEMWAIT_OWNED: it is that of a struct memwait_owned
+ * @owned: MEMWAIT_OWNED: it is the waiter of a struct memwait_owned
  */
 struct memwait_waiter {
 	struct rb_node node;
@@ -130,19 +132,19 @@ struct memwait_waiter {
 /**
  * struct memwait_group - a wait of a thread, or an async wait, for one word or several
  * @claimed: 0 while the wait is pending; then one more than the index of the notified waiter, or
- *	MEMWAIT_CLAIMED_BY_ITSELF. Of an async wait protected by the context's lock
+ *	MEMWAIT_CLAIMED_BY_ITSELF. For an async wait, protected by the context's lock
  * @task: the thread
- * @context: of an async wait: the arming context
- * @deadline: .expires: KTIME_MAX: never; .node: of an async wait: queued in the context while the
- *	wait is pending, if it has a deadline
+ * @context: for an async wait: the arming context
+ * @deadline: .expires: KTIME_MAX: never; .node: for an async wait with a deadline: queued in the
+ *	context while the wait is pending
  * @nr: number of words
  * @async: see struct memwait_async_waiter
- * @state: of an async wait: an enum memwait_state; protected by the context's lock
- * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. Of a thread written
+ * @state: for an async wait: an enum memwait_state; protected by the context's lock
+ * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. For a thread, written
  *	before @claimed, under the lock of the queue of its only word
  * @clock: an enum memwait_async_clock
- * @persistent: of an async wait: MEMWAIT_PERSISTENT
- * @listed: of an async wait: it is in a list of completions
+ * @persistent: for an async wait: MEMWAIT_PERSISTENT
+ * @listed: for an async wait: it is in a list of completions
  * @waiters: one for each word; with MEMWAIT_OWNED a struct memwait_owned
  */
 struct memwait_group {
@@ -162,7 +164,7 @@ struct memwait_group {
 	struct memwait_waiter waiters[];
 };
 
-/* In place of a notified waiter: the wait ended without a notify. */
+/* Value of memwait_group.claimed if the wait ended without a notify. */
 #define MEMWAIT_CLAIMED_BY_ITSELF	(~0U)
 
 static inline struct memwait_group *to_group(const struct memwait_waiter *waiter)
@@ -207,22 +209,24 @@ static inline const struct memwait_waiter *memwait_group_notified(const struct m
  * @lock: protects the rest; taken by memwait_bucket_lock()
  * @nr_waiters: number of waiters; written under @lock, read without it by a notify
  * @nr_locking: threads that wait for @lock; not protected
- * @last: the thread that had @lock last; read without it
+ * @last: the thread that took @lock last; read without it
+ * @futile: when a call last waited for others to take @lock and none did, in jiffies; not protected
  * @number: the last number that was given to a waiter
- * @waiters: by key and number, so that a word's waiters stand together, oldest first
+ * @waiters: by key and number, so that a word's waiters are adjacent, oldest first
  * @watching: the first MEMWAIT_OWNED waiter of each word that has any, by key; see watch.c
  */
 struct memwait_bucket {
 	spinlock_t lock;	/* see the top of queue.c */
 	u32 nr_waiters;
 	atomic_t nr_locking;
+	u32 futile;
 	const struct task_struct *last;
 	u64 number;
 	struct rb_root waiters;
 	struct rb_root watching;
 } ____cacheline_aligned_in_smp;
 
-/* What memwait_bucket_of() hashes with: nobody may know which words share a bucket. */
+/* The seed of memwait_bucket_of(), secret because no user may know which words share a bucket. */
 struct memwait_bucket_seed {
 	u32 add;
 	u32 multiply;
@@ -233,16 +237,15 @@ struct memwait_bucket_seed {
 
 /*
  * Bounds of one step: waiters examined; threads woken; contexts whose pollers are woken. Behind
- * each poller may be an epoll instance with pollers of its own, which nobody can count.
+ * each poller there may be an epoll instance with pollers of its own, which cannot be counted.
  */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16
 #define MEMWAIT_STEP_POLLED	4
 
 /**
- * struct memwait_wakes - what to wake after dropping the bucket's lock
+ * struct memwait_wakes - threads and contexts to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
- * @heir: of memwait_pass_on(); or %NULL
  * @looked: waiters examined
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
@@ -252,7 +255,6 @@ struct memwait_bucket_seed {
  */
 struct memwait_wakes {
 	u64 call;
-	struct memwait_heir *heir;
 	unsigned int looked;
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;
@@ -262,20 +264,10 @@ struct memwait_wakes {
 };
 
 /**
- * struct memwait_heir - the first wait with MEMWAIT_PERSISTENT that a call has counted
- * @context: its context, with a reference; or %NULL
- * @id: its id there
- */
-struct memwait_heir {
-	struct memwait_context *context;
-	u64 id;
-};
-
-/**
  * struct memwait_name - name of a word outside the kernel
- * @ino: the file's inode; of a private word the process, or 0 if it has ended or is not known
- * @offset: byte offset in the file; of a private word the address
- * @dev: the file's device; of a private word 0
+ * @ino: the file's inode; for a private word the process, or 0 if it has ended or is not known
+ * @offset: byte offset in the file; for a private word the address
+ * @dev: the file's device; for a private word 0
  */
 struct memwait_name {
 	u64 ino;
@@ -292,7 +284,7 @@ ktime_t memwait_expires(u64 deadline, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 
 /**
- * memwait_is_address() - can an address of an array be one?
+ * memwait_is_address() - is the address of an array valid on this kernel?
  * @addr: from user space
  *
  * Context: any.
@@ -327,7 +319,7 @@ static inline int memwait_check(u64 addr, u32 flags, u32 known)
 }
 
 /**
- * memwait_check_wait() - check a word that is to be compared
+ * memwait_check_wait() - check a word that will be compared
  * @wait: copied from user space
  * @known: allowed flags
  *
@@ -346,7 +338,7 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
-/* Puts the file of a word, if it has one still. */
+/* Puts the file of a word, if it still has one. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
 	if (word->file)
@@ -360,21 +352,35 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
 
 /* bucket.c */
+/* Disables preemption until memwait_step_end() or memwait_step_done(), see the top of notify.c. */
+static inline void memwait_step_begin(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+}
+
+/* Enables preemption after the last wake-up of a step. */
+static inline void memwait_step_done(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+}
+
 void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass)
 	__acquires(&bucket->lock);
-void memwait_bucket_let_others(struct memwait_bucket *bucket);
+bool memwait_bucket_let_others(struct memwait_bucket *bucket);
 
 /**
- * memwait_bucket_lock_nested() - take a bucket's lock, and be counted while it is another's
+ * memwait_bucket_lock_nested() - take a bucket's lock, and be counted while waiting for it
  * @bucket: the bucket
- * @subclass: lockdep's, 0 but for the second one
+ * @subclass: lockdep's, 0 except for the second of two locks
  *
  * Context: process context.
  */
 static __always_inline void memwait_bucket_lock_nested(struct memwait_bucket *bucket, int subclass)
 	__acquires(&bucket->lock)
 {
-	might_lock_nested(&bucket->lock, subclass);	/* what spin_trylock() hides from lockdep */
+	might_lock_nested(&bucket->lock, subclass);	/* spin_trylock() hides this from lockdep */
 	if (unlikely(!spin_trylock(&bucket->lock)))
 		memwait_bucket_wait_for_lock(bucket, subclass);
 	WRITE_ONCE(bucket->last, current);
@@ -386,7 +392,7 @@ static __always_inline void memwait_bucket_lock(struct memwait_bucket *bucket)
 	memwait_bucket_lock_nested(bucket, 0);
 }
 
-/* Whether somebody waits for the lock: who has it ends its step. */
+/* Whether a thread waits for the lock: the holder of the lock then ends its step. */
 static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
 {
 	return unlikely(atomic_read(&bucket->nr_locking));
@@ -409,6 +415,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to,
 			const struct memwait_key *target, bool whole);
+void memwait_queue_keep(struct memwait_waiter *waiter, struct rb_root *staying);
 struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 					   const struct memwait_key *key, u64 number);
 int memwait_queue_waiters(const struct memwait_key *key);
@@ -429,8 +436,9 @@ static __always_inline int memwait_key_cmp(const struct memwait_key *a, const st
  * memwait_bucket_of() - the bucket of a word
  * @key: the word's key
  *
- * Takes half the time of hashing all 16 bytes. Spreads the words of one space, which a user can
- * choose. For words of owners that differ in their upper halves, no offsets collide with each seed.
+ * Takes half the time of hashing all 16 bytes. Spreads the words of one space, whose offsets a user
+ * can choose. For spaces that differ in their upper halves, no choice of offsets collides with
+ * every seed.
  *
  * Context: any.
  *
@@ -447,7 +455,7 @@ static __always_inline struct memwait_bucket *memwait_bucket_of(const struct mem
 }
 
 /**
- * memwait_rb_after() - find the first node after a key, as rb_find() finds one with it
+ * memwait_rb_after() - find the first node after a key; rb_find() finds a node with the key
  * @key: the key
  * @tree: the tree
  * @cmp: as for rb_find()
@@ -489,7 +497,7 @@ static inline struct memwait_waiter *memwait_of_word(struct memwait_waiter *wait
  * memwait_queue_next() - the next waiter of a word
  * @bucket: the word's
  * @key: the word's key
- * @number: of the waiter before it, or 0
+ * @number: of the previous waiter, or 0
  *
  * Context: the bucket's lock is held.
  *
@@ -503,7 +511,7 @@ static inline struct memwait_waiter *memwait_queue_next(struct memwait_bucket *b
 
 /**
  * memwait_queue_leave() - dequeue a waiter if queued
- * @waiter: joined once; of the current thread, or of a claimed group or async wait
+ * @waiter: after memwait_group_init(); of the current thread, or of a claimed group or async wait
  *
  * Context: process context; takes the bucket's lock.
  */
@@ -540,17 +548,17 @@ static __always_inline void memwait_group_init(struct memwait_group *group, u32 
  * @nr: number of words
  * @index: set to the first waiter that could not join, if any; if @nr is 1, the caller has set it
  *	to 0
- * @joined: %NULL; of an async wait: called while the last waiter's bucket is locked. Others may
+ * @joined: %NULL; for an async wait: called while the last waiter's bucket is locked. Others may
  *	free the wait as soon as that lock is dropped
  *
  * A notify may claim the wait as soon as its first waiter has joined. If not all join, the caller
- * claims the wait unless a notify has, and calls memwait_group_leave(), or lets the reader of the
- * completion do so.
+ * claims the wait unless a notify has claimed it, and calls memwait_group_leave(), or lets the
+ * reader of the completion do so.
  *
  * Context: process context, may sleep.
  *
- * Return: 0, or the result of @joined: all have joined; or that of memwait_queue_join() for the
- * first waiter that could not.
+ * Return: 0, or the result of @joined: all have joined; or the result of memwait_queue_join() for
+ * the first waiter that could not join.
  */
 static __always_inline int memwait_group_join(struct memwait_group *group,
 					      const struct memwait_wait *waits, u32 nr, u32 *index,
@@ -594,14 +602,15 @@ static __always_inline void memwait_group_leave(struct memwait_group *group, u32
 		memwait_queue_leave(&group->waiters[i]);
 }
 
-/* claim.c */
+/* wake.c */
 u64 memwait_new_call(void);
+
+/* claim.c */
 enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result,
 					struct memwait_wakes *wakes);
 
 /* notify.c */
-u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir,
-		    u64 number);
+void memwait_pass_on(const struct memwait_key *key, u64 number);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
 int memwait_notify_many(const struct memwait_notify_many *many);

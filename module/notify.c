@@ -7,24 +7,25 @@
  * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
  * spurious wake-up, which every sleeper tolerates.
  *
- * Preemption is off from the claims to the last wake-up, of threads and of those who read or poll a
- * context: so nobody depends on the notifier being scheduled, and none waits for what another does
- * first. With PREEMPT_RT locks may sleep, so preemption is off only while threads and readers are
- * woken; a claimed one still meets its deadline and dies of SIGKILL, like a thread that futex(2) is
- * about to wake.
+ * Preemption is off from the claims to the last wake-up of threads, readers and pollers: so no
+ * waiter depends on the notifier being scheduled, and no waiter waits for something that another
+ * waiter does first. With PREEMPT_RT locks may sleep, so preemption is off only while threads and
+ * readers are woken; a claimed thread still meets its deadline and dies of SIGKILL, like a thread
+ * that futex(2) is about to wake.
  *
- * Preemption is off for one lock section and its wake-ups, and not while the bucket's lock is
- * waited for. So each word of a call for many words, and each word that is told of a death, is a
- * step.
+ * Preemption is off for one lock section and its wake-ups, but not while the thread waits for the
+ * bucket's lock. So each word of a call for many words, and each word to which a death is reported,
+ * is a step.
  *
  * The other waiters of a wait that was claimed stay in their queues until the wait's owner takes
- * them out. A notify that finds one before dequeues it without counting it, once. Each is charged
- * to its owner as a pending one is, or the owner is a thread that has been woken.
+ * them out. A notify that finds such a waiter before that dequeues it without counting it, once.
+ * Each such waiter is charged to its user like a pending waiter, or belongs to a thread that has
+ * been woken.
  *
  * A call reschedules between steps. It touches no waiter that joined after it began, so it ends.
  * Only SIGKILL ends it early: otherwise a signal could leave waiters of a notify-all asleep, and
- * the caller could not tell. A notify that belongs to a change of the word, and one that is passed
- * on, do not end early.
+ * the caller would not know. A notify that belongs to a change of the word, and a notify that is
+ * passed on, do not end early.
  */
 #include <linux/freezer.h>
 #include <linux/minmax.h>
@@ -37,7 +38,7 @@
 #include "trace.h"
 
 /**
- * memwait_step_end() - wake what was claimed since memwait_step_begin()
+ * memwait_step_end() - wake threads and contexts claimed since memwait_step_begin()
  * @call: the call
  *
  * Context: process context, may sleep; no bucket's lock is held.
@@ -47,9 +48,9 @@ void memwait_step_end(struct memwait_call *call)
 	struct memwait_wakes *wakes = &call->wakes;
 	unsigned int i;
 
-	preempt_disable();	/* else the first one that is woken may be the last for long */
+	preempt_disable();	/* else the first woken thread may preempt this one for long */
 	for (i = 0; i < wakes->nr_tasks; i++) {
-		/* Of several, each may have a processor for itself. */
+		/* Several threads may each have a processor to run on. */
 		if (unlikely(call->kind == MEMWAIT_CALL_HANDS_OVER) && call->woken == 1)
 			memwait_wake_up_here(wakes->tasks[i]);
 		else
@@ -84,8 +85,8 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->move = move;
 	call->moved = 0;
 	call->kind = MEMWAIT_CALL;
+	call->gives_way = true;
 	call->wakes.call = 0;
-	call->wakes.heir = NULL;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
@@ -114,14 +115,14 @@ void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket
 }
 
 /*
- * Whether the step ends for others that want the lock. Not that of a change of the word that has
- * found waiters only that others have claimed: it begins anew, and whoever joins and leaves the
- * queue again and again could hold it.
+ * Whether the step ends for other threads that want the lock. A change of the word that has only
+ * found waiters claimed by others does not end its step: its next step begins from the start, and a
+ * thread that joins and leaves the queue again and again could hold it up.
  */
 static bool memwait_call_gives_way(const struct memwait_call *call)
 {
 	return call->wakes.looked && (call->woken || call->kind != MEMWAIT_CALL_SURE) &&
-	       memwait_bucket_is_wanted(call->bucket);
+	       memwait_bucket_is_wanted(call->bucket) && call->gives_way;
 }
 
 /**
@@ -146,7 +147,10 @@ bool memwait_call_claim(struct memwait_call *call)
 			return true;
 		call->wakes.looked++;
 		call->reached = waiter->number;
-		/* Not if this one may be the last: it can be as long a way as to find the first. */
+		/*
+		 * Not if this waiter may be the last: finding the next can take as long as finding
+		 * the first.
+		 */
 		next = call->count - call->woken > 1 ? rb_next(&waiter->node) : NULL;
 		claim = memwait_claim_waiter(waiter, MEMWAIT_OK, &call->wakes);
 		if (likely(claim == MEMWAIT_CLAIM_WON)) {
@@ -166,14 +170,14 @@ bool memwait_call_claim(struct memwait_call *call)
  *
  * Context: process context, may sleep; no lock is held.
  *
- * Return: whether to go on.
+ * Return: whether to continue.
  */
 bool memwait_call_pause(struct memwait_call *call)
 {
 	if (!call->wakes.call)
 		call->wakes.call = memwait_new_call();
 	cond_resched();
-	memwait_bucket_let_others(call->bucket);
+	call->gives_way = memwait_bucket_let_others(call->bucket);
 	if (call->kind == MEMWAIT_CALL_PASSES_ON)
 		return true;
 	try_to_freeze();
@@ -183,15 +187,13 @@ bool memwait_call_pause(struct memwait_call *call)
 /* noinline: most notifies find no waiter, and must not pay for this stack frame. */
 static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 					  const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind, struct memwait_heir *heir,
-					  u64 number)
+					  enum memwait_call_kind kind, u64 number)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
 	memwait_call_init(&call, count, 0);
 	call.kind = kind;
-	call.wakes.heir = heir;
 	call.wakes.call = number;
 	memwait_bucket_lock(bucket);
 	memwait_call_start(&call, bucket, key);
@@ -207,12 +209,11 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 }
 
 /*
- * @number: of a call for several words, or 0. It wakes the pollers of a context once for all of its
- * completions, unless a read comes in between.
+ * @number: of a call for several words, or 0. Such a call wakes the pollers of a context once for
+ * all of its completions, unless a read comes in between.
  */
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    enum memwait_call_kind kind, struct memwait_heir *heir,
-					    u64 number)
+					    enum memwait_call_kind kind, u64 number)
 {
 	struct memwait_bucket *bucket = memwait_bucket_of(key);
 
@@ -222,7 +223,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 		return 0;
 	if (number)
 		memwait_bucket_let_others(bucket);
-	return memwait_notify_bucket(bucket, key, count, kind, heir, number);
+	return memwait_notify_bucket(bucket, key, count, kind, number);
 }
 
 /**
@@ -239,36 +240,27 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
  */
 int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_call_kind kind)
 {
-	int woken = __memwait_notify(key, count, kind, NULL, 0);
+	int woken = __memwait_notify(key, count, kind, 0);
 
 	trace_memwait_notify(key, count, woken, false);
 	return woken;
 }
 
 /**
- * memwait_pass_on() - pass notifies of waiters that have ended to the next waiters
+ * memwait_pass_on() - pass the notify of a waiter that has ended on to the next waiter of its word
  * @key: see memwait_notify_word()
- * @count: how many
- * @heir: set to the first wait with MEMWAIT_PERSISTENT that is counted, if any, which may take more
- *	than one; or %NULL
- * @number: from memwait_new_call() for many words, or 0
+ * @number: from memwait_new_call() if the caller passes on several notifies, else 0
  *
- * Neither the death of the current thread nor the freezer stops the call.
+ * Neither the death of the current thread nor the freezer stops the call. If no waiter is left, the
+ * notify is spent.
  *
  * Context: process context, may sleep; takes the bucket's lock.
- *
- * Return: the number of waiters that got one.
  */
-u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir,
-		    u64 number)
+void memwait_pass_on(const struct memwait_key *key, u64 number)
 {
-	u32 taken;
+	u32 woken = __memwait_notify(key, 1, MEMWAIT_CALL_PASSES_ON, number);
 
-	if (heir)
-		heir->context = NULL;
-	taken = __memwait_notify(key, count, MEMWAIT_CALL_PASSES_ON, heir, number);
-	trace_memwait_notify(key, count, taken, true);
-	return taken;
+	trace_memwait_notify(key, 1, woken, true);
 }
 
 /**
@@ -323,8 +315,9 @@ int memwait_waiters(const struct memwait_notify *notify)
 #define MEMWAIT_NOTIFIES	16
 
 /*
- * Finds the key of an entry by that of another one of the same page, which keeps it valid: to look
- * up a mapping costs more than the rest of an entry. Returns false if it is of another page.
+ * Derives the key of an entry from the key of another entry in the same page, which keeps it valid:
+ * looking up a mapping costs more than the rest of an entry. Returns false if the entry is in
+ * another page.
  */
 static bool memwait_notify_get_near(struct memwait_word *word, const struct memwait_notify *notify,
 				    const struct memwait_word *other,
@@ -349,7 +342,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
 	u32 counts[MEMWAIT_NOTIFIES] __uninitialized, woken;
 	unsigned int done, found, i;
-	int last = -1;		/* whose key is known */
+	int last = -1;		/* the last entry whose key is known */
 
 	/* Before a hole, too few bytes may be reported as copied: retry entry by entry. */
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
@@ -375,7 +368,10 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		}
 	}
 
-	/* Probe the results before any wake-up. Not by clear_user(), which may report too few. */
+	/*
+	 * Probe the results before any wake-up. Not by clear_user(), which may report too few
+	 * bytes.
+	 */
 	found = done;
 	for (i = 0; results && i < done; i++) {
 		if (put_user(0, &results[i])) {
@@ -387,7 +383,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	for (i = 0; i < done; i++) {
 		if (!counts[i])
 			continue;
-		woken = __memwait_notify(&words[i].key, counts[i], MEMWAIT_CALL, NULL, call);
+		woken = __memwait_notify(&words[i].key, counts[i], MEMWAIT_CALL, call);
 		trace_memwait_notify(&words[i].key, counts[i], woken, false);
 		counts[i] = woken;
 		cond_resched();

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and how waiters are told. The
- * top of watch.c says which owner a word watches, and why no death is missed.
+ * Owners: MEMWAIT_IOC_OWNER, the probes that detect deaths of threads, and the reports to waiters.
+ * The top of watch.c says which owner a word watches, and why no death is missed.
  *
- * The dead of a user are buried in steps: a step tells the waiters of some words of a death, or
- * takes an identity that no word watches out of the list of the dead. It is done by
+ * A user's dead identities are reaped (memwait_bury()) in steps: a step reports a death to the
+ * waiters of some words, or takes an identity that no word watches out of the list of the dead.
+ * Steps are done by
  *
- *	- a work of the user, which does all that is left. A run of it is bounded and queues the
+ *	- a work of the user, which does all remaining steps. A run of it is bounded and queues the
  *	  work again for the rest;
- *	- a process that dies, when its descriptors are closed, at its own priority: of its own
- *	  death, for words that its own user's waiters wait for;
- *	- a thread that is over the limit of ids, which counts the dead until they are buried.
+ *	- a dying process, when its descriptors are closed, at its own priority: it reports its own
+ *	  death, to waiters of its own user;
+ *	- a thread that is over the limit of ids, because dead identities count until they are
+ *	reaped.
  *
- * Any of them may be preempted for long, and keeps nothing from the others: each tells whom the
- * others have not told yet, word by word under the locks of the buckets. No user works for the dead
- * of another.
+ * Each of them may be preempted for a long time without delaying the others: each reports to the
+ * words that the others have not reached yet, word by word under the locks of the buckets. No user
+ * works for the dead identities of another user.
  */
 #include <linux/err.h>
 #include <linux/signal.h>
@@ -28,13 +30,15 @@
 #include "compat.h"
 #include "context.h"
 
-/* Steps in one run of the work, at each close of a dying process, and between looks at signals. */
+/*
+ * Steps in one run of the work, at each close of a dying process, and between checks for signals.
+ */
 #define MEMWAIT_DEATH_RUN	64
 
 /*
- * Tells the first MEMWAIT_OWNED waiter of a word, whose bucket is locked, that the owner has died.
- * The word then watches that waiter, or nobody if it was the last. If the step is full first, it
- * still watches the dead owner.
+ * Reports the owner's death to the first MEMWAIT_OWNED waiter of a word, whose bucket is locked.
+ * The word then watches that waiter, or no owner if it was the last waiter. If the step is full
+ * before that, the word still watches the dead owner.
  */
 static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes *wakes)
 {
@@ -54,9 +58,10 @@ static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes
 }
 
 /*
- * Tells waiters of some words of a death, a step for each; @own: of words of its user. @number: the
- * call's. On PREEMPT_RT a call may be preempted when it has to wake a context, which no other part
- * of that call would wake then. Returns false if no such word watches the owner, and none will.
+ * Reports a death to waiters of some words, a step for each; @own: only of words of the owner's
+ * user. @number: of the call. On PREEMPT_RT this call may be preempted before it has woken a
+ * context; no other step of the call would wake the context then. Returns false if no such word
+ * watches the owner, and none will.
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u64 number)
 {
@@ -85,8 +90,9 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
 }
 
 /*
- * One step for a user; @own: the current process dies, and tells of its own death only, words of
- * that user only, so that nobody else can make it slow. Returns false if there is nothing to do.
+ * One step for a user; @own: the current process is dying, and reports only its own death, and only
+ * to words of that user, so that no other user can slow it down. Returns false if there is nothing
+ * to do.
  */
 static bool memwait_bury(struct memwait_user *user, bool own, u64 number)
 {
@@ -100,7 +106,7 @@ static bool memwait_bury(struct memwait_user *user, bool own, u64 number)
 	return true;
 }
 
-/* Some steps, see above. Returns false if nothing is left. */
+/* Some steps, see the top of this file. Returns false if nothing is left. */
 static bool memwait_bury_some(struct memwait_user *user, bool own)
 {
 	const u64 number = memwait_new_call();
@@ -115,8 +121,8 @@ static bool memwait_bury_some(struct memwait_user *user, bool own)
 }
 
 /**
- * memwait_bury_work() - bury the dead of a user
- * @work: of the user, which it keeps by a reference
+ * memwait_bury_work() - reap the dead identities of a user
+ * @work: of the user, to whom it holds a reference
  *
  * Context: the work, process context.
  */
@@ -124,7 +130,7 @@ void memwait_bury_work(struct work_struct *work)
 {
 	struct memwait_user *user = container_of(work, struct memwait_user, bury);
 
-	/* If it is queued already, it has another reference. */
+	/* If the work is queued already, it has another reference. */
 	if (!memwait_bury_some(user, false) || !queue_work(memwait_bury_queue, work))
 		memwait_user_put(user);
 }
@@ -134,8 +140,8 @@ void memwait_bury_work(struct work_struct *work)
  * @file: the context
  * @id: see memwait_flush()
  *
- * A dying process tells its own user's waiters of its death, so that they need not wait for a
- * kernel thread. It does not tell others, who may be many.
+ * A dying process reports its death to its own user's waiters, so that they need not wait for a
+ * kernel thread. It does not report to waiters of other users, which may be many.
  *
  * Context: process context, may sleep.
  *
@@ -244,7 +250,7 @@ int memwait_owner(struct file *file, const struct memwait_owner *owner,
 	return put_user(id, &user->id) ? -EFAULT : 0;
 }
 
-/* A thread dies of a signal, exits, or executes a program: it has died or @ended. */
+/* Called when a thread dies of a signal, exits, or executes a program: it has died, or @ended. */
 static void memwait_has_died(const struct task_struct *task, bool ended)
 {
 	struct memwait_identity *identity = memwait_identity_of(task);
@@ -257,13 +263,13 @@ static void memwait_has_died(const struct task_struct *task, bool ended)
  * Whether a thread exits by exit(2). exit_group(2), and a kill of the process, set
  * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and a thread that the
  * kernel ends alone has a signal in its exit code. The last thread of a process may count as
- * killed: the kernel sets SIGNAL_GROUP_EXIT for it, too.
+ * killed: the kernel sets SIGNAL_GROUP_EXIT for it as well.
  */
 static bool memwait_ends_by_itself(const struct task_struct *task)
 {
 	if (READ_ONCE(task->signal->group_exec_task))
 		return false;
-	smp_rmb();	/* an execve() that is killed clears it after the flag was set */
+	smp_rmb();	/* a killed execve() clears .group_exec_task after the flag was set */
 	return !(READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) && !(task->exit_code & 0x7f);
 }
 
@@ -288,7 +294,7 @@ static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_p
 	memwait_has_died(task, false);
 }
 
-/* Whether the current thread dies of a signal that it takes: as in get_signal(). */
+/* Whether the current thread dies of a signal that it takes, by the rules of get_signal(). */
 static bool memwait_is_fatal(int sig, const struct k_sigaction *action)
 {
 	return sig == SIGKILL ||
@@ -296,7 +302,7 @@ static bool memwait_is_fatal(int sig, const struct k_sigaction *action)
 		!sig_kernel_stop(sig) && !(READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE));
 }
 
-/* With interrupts disabled, under the lock of the thread's signals. */
+/* Called with interrupts disabled, under the lock of the thread's signals. */
 static void memwait_signal_probe(void *data, int sig, struct kernel_siginfo *info,
 				 struct k_sigaction *action)
 {
@@ -305,8 +311,9 @@ static void memwait_signal_probe(void *data, int sig, struct kernel_siginfo *inf
 }
 
 /*
- * An exit may be reported late: before 6.16 when the memory has been given back, and always after
- * a core dump. So a fatal signal counts already, by which a thread dies whose process is killed.
+ * An exit may be reported late: before 6.16 only after the memory was freed, and in all versions
+ * after a core dump. So a fatal signal already counts as the death; the threads of a killed process
+ * die by such a signal.
  *
  * The tracepoints are not exported by name, but for_each_kernel_tracepoint() finds them, and no
  * exported function tells a module of the end of any thread. In the tree, do_exit(), get_signal()

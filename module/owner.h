@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Identities, which are threads and contexts that have an id; and MEMWAIT_OWNED waiters, which are
- * told of deaths. See identity.c, watch.c and owner.c.
+ * notified of deaths. See identity.c, watch.c and owner.c.
  */
 #ifndef MEMWAIT_OWNER_H
 #define MEMWAIT_OWNER_H
@@ -21,17 +21,21 @@ struct memwait_user;
  * @id_node: in the table of ids, until it is freed
  * @node: in the list of all, in the order of their creation
  * @user: the user that is charged, with a reference
- * @ended: set before @dead: it ended by itself, outside of all functions, see watch.c
+ * @ended: set before @dead: the thread ended by itself, outside of all functions, see watch.c
  * @dead: clear while it lives
  * @who: the thread, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
- * @pid: the process's id there; for a context, that of the process that opened it
+ * @pid: the process's id there; for a context, the id of the process that opened it
  * @who_node: in the table of living identities, until @dead is set
- * @lock: protects @watching
- * @watching: the first waiters of the words that watch it, by &memwait_owned.watched_node
- * @refs: once it is dead: of the list of the dead, and of each thread that tells of its death
- * @process: once it is dead: its process, only compared; %NULL: that needs to tell nobody any more
- * @dead_node: in &memwait_user.dead, until it is buried
+ * @lock: protects @watching and @turn
+ * @watching: the first waiters of the words that watch it, by &memwait_owned.watched_node: ordered
+ *	by &memwait_owned.user, and the waiters of one user in the order in which they came
+ * @turn: the user of the word to which the death was reported last
+ * @refs: once it is dead: one for the list of the dead, and one for each thread that reports its
+ * death
+ * @process: once it is dead: its process, only compared; %NULL: the process has nothing left to
+ * report
+ * @dead_node: in &memwait_user.dead, until it is reaped
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -46,7 +50,8 @@ struct memwait_identity {
 	pid_t pid;
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
-	struct list_head watching;
+	struct rb_root watching;
+	uid_t turn;
 	refcount_t refs;
 	const struct signal_struct *process;
 	union {
@@ -83,28 +88,30 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
  * @waiter: the waiter
  * @identity: the waiting thread or context
- * @wide: its word has 64 bits, and so room for an owner's id
- * @others: the MEMWAIT_OWNED waiters of its word, a ring, from the first one on in the order in
- *	which they joined or came back to their places
- * @node: of the first one: in &memwait_bucket.watching
- * @watched: of the first one: the owner whose death they are told of, or %NULL
+ * @wide: the word where it is queued has 64 bits, and so room for an owner's id; protected by the
+ *	bucket's lock while queued
+ * @others: a ring of the MEMWAIT_OWNED waiters of its word; from the first waiter on, in the order
+ *	in which they joined or returned to their positions
+ * @node: of the first waiter: in &memwait_bucket.watching
+ * @watched: of the first waiter: the owner whose death they are notified of, or %NULL
  * @watched_node: with @watched: in its &memwait_identity.watching; also protected by its lock. As
  *	long as it is there, &memwait_waiter.bucket is set and does not change
- * @may_be_named: with @watched: the word may name it as its owner, so that its end matters, too
- * @own: with @watched: a waiter of its user has caused that; stands before those that are not
+ * @may_be_named: with @watched: the word may name it as its owner, so that its end matters as well
+ * @user: with @watched: the user whose waiter has made the word watch the owner; the owner's own
+ *	user if a waiter of that user has done so, too
  *
- * From @others on protected by the bucket's lock.
+ * The members from @others on, in this list, are protected by the bucket's lock.
  */
 struct memwait_owned {
 	struct memwait_waiter waiter;
 	struct memwait_identity *identity;
 	bool wide;
 	bool may_be_named;
-	bool own;
+	uid_t user;
 	struct list_head others;
 	struct rb_node node;
 	struct memwait_identity *watched;
-	struct list_head watched_node;
+	struct rb_node watched_node;
 };
 
 static inline struct memwait_owned *to_owned(struct memwait_waiter *waiter)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of deaths: the argument at the top of watch.c, with its steps and names. It covers
- * which owner a word watches, the work that tells of a death, with OTHER another thread that does,
- * and when an identity may be freed. A thread is killed at any step where the kernel allows it: not
- * under a lock, and not within a notify. With ENDS, it may also end by itself when it has done its
- * work, or with a lock. selftests/lint/spin runs it.
+ * Spin model of deaths: the argument at the top of watch.c, with the same steps and names. It
+ * covers which owner a word watches, the work that reports a death (with OTHER, also another thread
+ * that reports it), and when an identity may be freed. A thread is killed at any step where the
+ * kernel allows it: not under a lock, and not within a notify. With ENDS, it may also end by itself
+ * when it has done its work, or while it holds a lock. selftests/lint/spin runs it.
  *
- * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If told
- * of a death, it takes over the lock, provided that the owner is the one who died. An unlock stores
- * 0 and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
+ * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If it is
+ * notified of a death, it takes over the lock, provided that the owner has died. An unlock stores 0
+ * and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
  * next. userlib/death.pml models the library's locks on a kernel whose calls are single steps.
  *
- * All waiters are MEMWAIT_OWNED. The first one of a word keeps what the word watches, and may be
- * freed when it has left: then the next one must be in the identity's list, or nobody.
+ * All waiters are MEMWAIT_OWNED. The first waiter of a word stores what the word watches, and may
+ * be freed when it has left: then the next waiter must be in the identity's list, or no waiter.
  *
  * A critical section that accesses only what its lock protects is one step, locking and unlocking
  * included.
@@ -34,7 +34,7 @@ mtype = { RUNS, SLEEPS, IDLE, EXITED };				/* of a thread */
 
 byte word[QUEUES];		/* LOCK, TWO: the owner, or 0 */
 
-/* struct memwait_bucket, and of the first struct memwait_owned, of each word */
+/* For each word: struct memwait_bucket, and members of the first struct memwait_owned */
 bool locked[QUEUES];
 chan waiters[QUEUES] = [THREADS] of { byte };
 byte watched[QUEUES];
@@ -64,7 +64,7 @@ byte deaths;
 
 #define BIT(q)		(1 << (q))
 
-/* Of the words on which threads wait: are they owners' words, of 64 bits? */
+/* Whether the words on which threads wait have 64 bits and name owners. */
 #if defined(MOVE) || defined(MUTATION_A_WOKEN_WAITER_IS_NO_OWNER)
 #define NAMES_OWNERS	false
 #else
@@ -230,8 +230,8 @@ inline wait(q, expected, named, may_end)
 		locked[q] = false
 	   };
 	   /*
-	    * memwait_sleep(), memwait_queue_leave(); queue.pml models waiters that are moved
-	    * meanwhile
+	    * memwait_sleep(), memwait_queue_leave(); queue.pml models waiters that are moved at the
+	    * same time
 	    */
 end_asleep: do
 	   :: atomic {
@@ -265,7 +265,7 @@ end_asleep: do
 
 #ifdef MOVE
 #define MOVER	3
-/* Nobody is told of the death of the one that moves. */
+/* No waiter is notified of the death of the thread that moves. */
 #define MAY_SLEEP(t)	(state[MOVER] == EXITED && !has_notified)
 
 bool has_notified;
@@ -275,7 +275,7 @@ bool has_notified;
 
 #define LOCALS	byte t, p, seen; bool alive, won; mtype how
 
-/* A thread ends, or dies, after it has left the kernel. */
+/* A thread ends, or dies, outside the kernel. */
 inline die()
 {
 #ifdef MUTATION_A_KILL_IS_AN_END
@@ -328,7 +328,7 @@ proctype user(byte me; byte q; byte rounds; bool may_end)
 		   :: seen != 0 ->
 			wait(q, seen, seen, may_end);
 			atomic {
-				/* Told of the owner's death: takes over the lock. */
+				/* Notified of the owner's death: takes over the lock. */
 				if
 				:: how == BY_ITSELF -> break
 				:: how == OWNER_DIED && word[q] == seen && dead[seen] -> seen = 0
@@ -344,7 +344,7 @@ proctype user(byte me; byte q; byte rounds; bool may_end)
 			if
 			:: word[q] = 0; notify(q)
 #ifdef ENDS
-			/* exit(2) with the lock */
+			/* exit(2) while it holds the lock */
 			:: ended[me] = true; rounds = 0
 #endif
 			fi
@@ -517,7 +517,7 @@ end:	do
 }
 
 #ifdef OTHER
-/* A thread that is over the limit of ids, or a process that dies, tells of the death of thread 1 */
+/* A thread that is over the limit of ids, or a dying process, reports the death of thread 1 */
 active proctype other()
 {
 	byte d, q, t;
@@ -551,7 +551,9 @@ end:	do
 			 state[t] == IDLE || (state[t] == EXITED && !in_work[t]))
 #define OVERSLEEPS(t)	(state[t] == SLEEPS && !MAY_SLEEP(t))
 
-/* Fails if all threads are at rest and one of them sleeps for something available. */
+/*
+ * Fails if all threads are at rest and one of them sleeps although it could have what it waits for.
+ */
 active proctype monitor()
 {
 end:	atomic {

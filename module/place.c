@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Places: what a thread keeps of a wait that was interrupted.
+ * Places: how a thread retains its queue position after an interrupted wait.
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
- * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
+ * and the thread leaves its queues. The thread returns by a restart, or calls again after EINTR. A
  * record holds the thread's number in the queue of each word (of the target, if the waiter was
- * moved), and memwait_queue_join() puts it back there. An absent thread has nothing in a queue.
+ * moved), and memwait_queue_join() puts the thread's waiter back at that number. An absent thread
+ * has no waiter in a queue.
  *
- * A thread has one record, whatever the contexts by which it waits: with one for each it could
- * stand before the same waiters as often. A wait takes the record out of its tree when it begins.
- * If it is on the same words it joins by it, and puts it back if it is interrupted again; one of
- * other words that is interrupted puts its own in its stead. What else ends a wait frees it: a
- * notify, the death of an owner, a deadline. After an error it is put back as it was, and after
- * MEMWAIT_NOT_EQUAL, as a lock word that names its owner changes with each owner.
+ * A thread has one record, whatever contexts it waits with: with a record for each context it could
+ * overtake the same waiters once for each. A wait takes the record out of its tree when it begins.
+ * A wait on the same words joins by the record, and puts it back if it is interrupted again; a wait
+ * on other words that is interrupted replaces the record by its own. If the wait ends otherwise, by
+ * a notify, the death of an owner or a deadline, the record is freed. The record is put back
+ * unchanged after an error, and after MEMWAIT_NOT_EQUAL, because a lock word that names its owner
+ * changes with each owner.
  *
  * The records are in trees by struct pid, to which a record holds a reference: so no later thread
  * with the same id is taken for its thread. The thread's hash chooses the tree. A wait without a
  * record looks once, at the root of its tree, and takes a lock only if a thread of the same hash is
  * away.
  *
- * A record is also in a list of the context of its wait, and charged to that one's user, one for
- * each word. Without memory or over the limit there is none, and the wait begins at the end of the
- * queue. A dead thread's record stays charged until a sweep: each new record looks at the next two
- * of its context and frees those of dead threads. The last close frees all of its context.
+ * A record is also in a list of the context of its wait, and is charged to the context's user, one
+ * for each word. Without memory, or over the limit, there is no record, and the thread returns to
+ * the end of the queue. A dead thread's record stays charged until a sweep: whenever a record is
+ * added, the next two records of its context are checked, and those of dead threads are freed. The
+ * last close of a context frees all of its records.
  *
- * A record keeps no file, mm_struct or queue alive, so its key may come to name another owner. So
- * the inode's number and generation are compared, too, and for private words' sake .self_exec_id.
+ * A record keeps no file, mm_struct or queue alive, so its key may come to name a word of another
+ * space. So the inode's number and generation are compared, too, and, for private words,
+ * .self_exec_id.
  *
- * Only the kernel sets the numbers: a thread returns to where it stood, and nowhere else.
+ * Only the kernel sets the numbers: a thread returns to its own position, and to no other.
  *
  *	Lock order:	memwait_absent.lock -> memwait_context.lock
  */
@@ -36,11 +40,11 @@
 
 #include "context.h"
 
-/* Records of other threads that a new one looks at. */
+/* Records of other threads that are checked when a record is added. */
 #define MEMWAIT_PLACE_SWEEP	2
 
 /**
- * struct memwait_inode_number - tells a file from a later one at the same address
+ * struct memwait_inode_number - distinguishes a file from a later file at the same address
  * @ino: the inode's number; 0 for a private word
  * @generation: the inode's generation, or 0
  */
@@ -50,7 +54,7 @@ struct memwait_inode_number {
 };
 
 /**
- * struct memwait_stand - where a thread stood in one queue
+ * struct memwait_stand - a thread's position in one queue
  * @key: of the word; of the target if the waiter was moved
  * @inode: of a shared mapping
  * @number: in the queue, not 0
@@ -62,7 +66,7 @@ struct memwait_stand {
 };
 
 /**
- * struct memwait_place - the place of a thread
+ * struct memwait_place - a record: the queue positions of a thread
  * @node: in &memwait_absent.places; protected by its lock
  * @context: of the wait; this and the next are protected by its lock while the record is in a tree
  * @context_node: in &memwait_context.places
@@ -120,8 +124,8 @@ static void memwait_place_remove(struct memwait_absent *absent, struct memwait_p
  *
  * Context: process context.
  *
- * Return: the record, which may be of a program before this, for memwait_place_free() or
- * memwait_place_keep(); or %NULL.
+ * Return: the record, which may be of a program that the thread executed before, for
+ * memwait_place_free() or memwait_place_keep(); or %NULL.
  */
 struct memwait_place *memwait_place_find(struct memwait_absent *absent)
 {
@@ -201,7 +205,7 @@ static bool memwait_place_is_of(const struct memwait_place *place,
 }
 
 /**
- * memwait_place_return() - let the current thread's waiters join at its place
+ * memwait_place_return() - let the current thread's waiters join at their old positions
  * @place: its record
  * @group: the words of its wait, in no queue. Numbers are set if it is the wait of @place
  *
@@ -218,8 +222,8 @@ void memwait_place_return(const struct memwait_place *place, struct memwait_grou
 }
 
 /**
- * memwait_place_note() - record where the current thread stood
- * @place: its record, or %NULL; may be another one afterwards
+ * memwait_place_note() - record the current thread's queue positions
+ * @place: its record, or %NULL; may be another record afterwards
  * @group: the words of its wait, which was interrupted; no waiter is queued
  *
  * Context: process context, may sleep.
@@ -244,7 +248,7 @@ void memwait_place_note(struct memwait_place **place, const struct memwait_group
 	*place = new;
 }
 
-/* The next record of a context, and by @absent the tree that it is in; or NULL. */
+/* The next record of a context, and in *@absent the tree that it is in; or NULL. */
 static struct memwait_place *memwait_place_next(struct memwait_context *context,
 						struct memwait_absent **absent)
 {
@@ -270,7 +274,7 @@ static bool memwait_place_look(struct memwait_context *context, bool closed)
 	if (!place)
 		return false;
 	spin_lock(&absent->lock);
-	/* Then it stays in the list as long as the tree is locked. */
+	/* If it is still the next record, it stays in the list while the tree is locked. */
 	if (memwait_place_next(context, &now) == place && now == absent) {
 		gone = closed || !pid_has_task(place->pid, PIDTYPE_PID);
 		if (gone) {
@@ -288,7 +292,7 @@ static bool memwait_place_look(struct memwait_context *context, bool closed)
 }
 
 /**
- * memwait_place_keep() - keep the current thread's record, unless its user is over the limit
+ * memwait_place_keep() - add the current thread's record, unless its user is over the limit
  * @context: of its call
  * @place: the record, in no tree
  *

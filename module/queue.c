@@ -24,47 +24,47 @@
  *	(B) smp_mb			(A) smp_mb
  *	load the word			load .nr_waiters
  *
- * A requeue adds to the target's .nr_waiters, too. A program that then looks at the target's word
- * in user space relies on the same pairing: see (H) in requeue.c. A waiter that is moved is
- * counted at the target before it is not counted any more at the source, by a store-release. A
- * notify of the source and then of the target, which loads the counts in that order, sees it at one
- * of them.
+ * A requeue also adds to the target's .nr_waiters. A program that then looks at the target's word
+ * in user space relies on the same pairing: see (H) in requeue.c. A waiter that is moved is counted
+ * at the target before it stops being counted at the source, by a store-release. A notify of the
+ * source and then of the target, which loads the counts in that order, sees the waiter in one of
+ * them.
  *
  * Exactly one of notify, owner's death, deadline, signal, cancel and close ends a wait. A cmpxchg
- * of memwait_group.claimed claims a thread's wait; an async wait's is set under its context's
- * lock. A notify and a death hold the bucket's lock and dequeue the waiter immediately. The others
- * call memwait_queue_leave() after the claim. A notifier in between dequeues the claimed waiter
- * without counting it. For groups, see the end of this file.
+ * of memwait_group.claimed claims a thread's wait; the .claimed of an async wait is set under its
+ * context's lock. A notify and a death hold the bucket's lock and dequeue the waiter immediately.
+ * The others call memwait_queue_leave() after the claim. A notifier in between dequeues the claimed
+ * waiter without counting it. For groups, see the end of this file.
  *
- * (C) A notifier, and whatever else dequeues a waiter for its owner, last accesses the waiter by a
- * store-release of %NULL to .bucket, under the bucket's lock. It may still complete an async wait
- * afterwards, and read its key, under the context's lock. An owner whose load-acquire reads %NULL
- * takes no lock, and sees all changes made to the waiter under buckets' locks, in particular moves.
- * An owner that reads a bucket takes its lock. So the owner waits for at most one critical section
- * of a bucket's lock, never for the notifier to be scheduled.
+ * (C) A notifier, like any thread that dequeues a waiter for its owner, last accesses the waiter by
+ * a store-release of %NULL to .bucket, under the bucket's lock. The notifier may still complete an
+ * async wait afterwards, and read its key, under the context's lock. An owner whose load-acquire
+ * reads %NULL takes no lock, and sees all changes made to the waiter under buckets' locks, in
+ * particular moves. An owner that reads a bucket takes its lock. So the owner waits for at most one
+ * critical section of a bucket's lock, never for the notifier to be scheduled.
  *
  * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock
- * (a requeue, at as many again to move), or at one if somebody waits for the lock, see bucket.c.
- * Then it drops the lock. The next step continues after the number that the last one has reached. A
- * call must not touch waiters that join after it began, so it ends at the number that was the
- * bucket's last when it began.
+ * (a requeue, at as many again to move), or at one waiter if a thread waits for the lock, see
+ * bucket.c. Then it drops the lock. The next step continues after the number that the last step has
+ * reached. A call must not touch waiters that join after it began, so it ends at the number that
+ * was the bucket's last when it began.
  *
- * A thread that was away, in a signal handler, returns to its place with its old number, see
- * place.c. A call covers waiters that return while it runs, since they are as old as others that
- * it covers. It skips one whose number it has passed: that one was absent then, and has compared
- * the word since. So a call visits each number once, and a thread that returns, ends its wait and
- * returns again cannot hold the call up.
+ * A thread that was away, in a signal handler, returns to its position with its old number, see
+ * place.c. A call covers waiters that return while it runs, because they are as old as others that
+ * it covers. It skips a waiter whose number it has passed: that waiter was absent then, and has
+ * compared the word since. So a call visits each number once, and a thread that returns, ends its
+ * wait and returns again cannot hold the call up.
  *
- * A key in a tree is the key of a living space, as its waiter keeps it. Numbers outlive that: a
- * place in a word whose space has been freed is checked in place.c.
+ * A key in a tree is the key of a living space, because its waiter holds the space. Numbers outlive
+ * the space: place.c checks records of words whose space has been freed.
  *
- * The waiters of other words make a tree deeper, which is all that they cost: the logarithm of
- * their number, and a step with the lock held. The hash has a secret seed.
+ * The waiters of other words only make a tree deeper: they cost the logarithm of their number, and
+ * the time of a step with the lock held. The hash has a secret seed.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> locks of hrtimers
  *			bucket->lock -> memwait_context.lock -> memwait_identity.lock
  *
- * Only requeue holds two buckets' locks, see requeue.c. All of these but the hrtimers' locks are
+ * Only requeue holds two buckets' locks, see requeue.c. All of these locks except the hrtimers' are
  * taken in process context only. The only locks of this module that its timers take are those of
  * wait queue heads, see async.c.
  */
@@ -80,8 +80,9 @@
 #include "context.h"
 
 /*
- * Buckets per possible processor, as for futex(2), so that processors rarely meet; and one for each
- * 2^MEMWAIT_BUCKET_SHIFT bytes of memory, so that trees stay low where many wait.
+ * The number of buckets is the larger of two: a number per possible processor, as for futex(2), so
+ * that processors rarely contend; and one for each 2^MEMWAIT_BUCKET_SHIFT bytes of memory, so that
+ * trees stay low where there are many waiters.
  */
 #define MEMWAIT_BUCKETS_PER_CPU	256
 #define MEMWAIT_BUCKET_SHIFT	19
@@ -91,7 +92,7 @@ struct memwait_bucket *memwait_buckets __ro_after_init;
 unsigned int memwait_bucket_mask __ro_after_init;
 struct memwait_bucket_seed memwait_bucket_seed __ro_after_init;
 
-/* Where a waiter stands. */
+/* The position of a waiter. */
 struct memwait_spot {
 	const struct memwait_key *key;
 	u64 number;
@@ -115,10 +116,10 @@ static bool memwait_waiter_less(struct rb_node *new, const struct rb_node *node)
 }
 
 /**
- * memwait_bucket_next() - the first waiter after a place
+ * memwait_bucket_next() - the first waiter after a position
  * @bucket: the bucket
- * @key: of the place
- * @number: of the place
+ * @key: of the position
+ * @number: of the position
  *
  * Context: the bucket's lock is held.
  *
@@ -133,7 +134,7 @@ struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 	return to_waiter(memwait_rb_after(&spot, &bucket->waiters, memwait_spot_cmp));
 }
 
-/* @more waiters, or -1. */
+/* Counts @more waiters, or -1. */
 static void memwait_bucket_count(struct memwait_bucket *bucket, int more)
 {
 	lockdep_assert_held(&bucket->lock);
@@ -149,7 +150,8 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
 
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: after memwait_group_init(); may have the number of its place, else it joins at the end
+ * @waiter: after memwait_group_init(); may have the number of its old position, else it joins at
+ * the end
  * @wait: address, expected value and size of the word
  * @lock: once the waiter is in the queue, the bucket's lock stays locked, for the caller to unlock
  *
@@ -210,7 +212,7 @@ void memwait_queue_rejoin(struct memwait_waiter *waiter)
 		waiter->number = ++bucket->number;
 		rb_add(&waiter->node, &bucket->waiters, memwait_waiter_less);
 	} else {
-		waiter->number = ++bucket->number;	/* it is the last one */
+		waiter->number = ++bucket->number;	/* it is the last waiter */
 	}
 }
 
@@ -251,7 +253,7 @@ void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
  * @waiter: in a queue
  * @to: the bucket of the other word
  * @target: key of the other word
- * @whole: all that the bucket's tree has will be moved; the caller moves the tree
+ * @whole: the caller moves the bucket's tree as a whole
  *
  * Context: the locks of both buckets are held.
  */
@@ -267,7 +269,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 		memwait_watch_leave(waiter);
 	if (from != to) {
 		memwait_bucket_count(to, 1);
-		/* At any time it is counted somewhere: pairs with the acquires of notify.c. */
+		/* The waiter is always counted somewhere: pairs with the acquires of notify.c. */
 		smp_store_release(&from->nr_waiters, from->nr_waiters - 1);
 	}
 	waiter->word.key = *target;
@@ -278,6 +280,20 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 		memwait_queue_insert(to, waiter);
 	if (unlikely(waiter->owned))
 		memwait_watch_own(waiter);
+}
+
+/**
+ * memwait_queue_keep() - keep a waiter in its bucket while the bucket's tree is moved
+ * @waiter: in a queue
+ * @staying: the tree that the bucket will have; ordered like the bucket's tree
+ *
+ * Context: the bucket's lock is held.
+ */
+void memwait_queue_keep(struct memwait_waiter *waiter, struct rb_root *staying)
+{
+	lockdep_assert_held(&waiter->bucket->lock);
+	rb_erase(&waiter->node, &waiter->bucket->waiters);
+	rb_add(&waiter->node, staying, memwait_waiter_less);
 }
 
 /**
@@ -292,7 +308,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
 
 	while ((bucket = smp_load_acquire(&waiter->bucket))) {	/* (C) */
 		memwait_bucket_lock(bucket);
-		/* Else a requeue moved or a notifier dequeued the waiter: look again. */
+		/* Otherwise a requeue moved the waiter, or a notifier dequeued it: look again. */
 		if (likely(READ_ONCE(waiter->bucket) == bucket)) {
 			memwait_queue_remove(waiter);
 			spin_unlock(&bucket->lock);
@@ -316,17 +332,18 @@ int memwait_queue_waiters(const struct memwait_key *key)
 	struct memwait_waiter *waiter;
 	u64 number = 0, last = 0;
 	int nr = 0, step;
-	bool more;
+	bool more, gives_way;
 
 	do {
-		memwait_bucket_let_others(bucket);
+		gives_way = memwait_bucket_let_others(bucket);
 		memwait_bucket_lock(bucket);
-		/* Those that join meanwhile cannot hold the call up. */
+		/* Waiters that join during the call cannot hold it up. */
 		if (!last)
 			last = bucket->number;
 		waiter = memwait_queue_next(bucket, key, number);
 		for (step = 0; waiter && waiter->number <= last; step++) {
-			if (step == MEMWAIT_STEP || (step && memwait_bucket_is_wanted(bucket)))
+			if (step == MEMWAIT_STEP ||
+			    (step && gives_way && memwait_bucket_is_wanted(bucket)))
 				break;
 			number = waiter->number;
 			nr += memwait_group_is_pending(to_group(waiter));
@@ -359,6 +376,7 @@ int __init memwait_queue_init(void)
 		spin_lock_init(&memwait_buckets[i].lock);
 		memwait_buckets[i].nr_waiters = 0;
 		atomic_set(&memwait_buckets[i].nr_locking, 0);
+		memwait_buckets[i].futile = jiffies;
 		memwait_buckets[i].last = NULL;
 		memwait_buckets[i].number = 0;
 		memwait_buckets[i].waiters = RB_ROOT;
@@ -380,18 +398,18 @@ void memwait_queue_exit(void)
  *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
  *	(1) claim the group: won		(1) claim the group: lost
  *	(2) take this waiter out		(2) a notify takes this waiter out as well, does not
- *	    of its queue			    count it, and goes on to the next waiter
+ *	    of its queue			    count it, and continues with the next waiter
  *	(3) count it, unlock
  *
- * So no notify is lost, and no two are spent on one group. The group's owner takes the other
- * waiters out, each under the lock of its own queue, before it puts the words: a thread that was
- * woken, or who reads the completion. Until then the next notify that finds one takes it out. So a
- * notify has to do with a group only under the lock of a queue where a waiter of it is, and the
- * owner, which takes that lock, frees the group afterwards.
+ * So no notify is lost, and no two notifies are spent on one group. The group's owner, which is the
+ * woken thread or the reader of the completion, takes the other waiters out, each under the lock of
+ * its own queue, before it puts the words. Until then the next notify that finds such a waiter
+ * takes it out. So a notify accesses a group only under the lock of a queue that contains a waiter
+ * of the group, and the owner, which takes that lock, frees the group afterwards.
  *
  * The waiters join one after another. Each compares its word under its bucket's lock. A notify that
  * comes after a waiter has joined finds it and claims the group, even if other waiters have not
  * joined. The joining thread sees the claim when all have joined, or when a later word is not
- * equal; then the notify counts, not that word. A word that changes before its waiter joins is not
- * equal. So nothing is missed, and no two queues are locked together.
+ * equal; then the notify counts, not the unequal word. A word that changes before its waiter joins
+ * is not equal. So no change is missed, and no two queues are locked together.
  */

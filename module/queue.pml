@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of the queues: the protocol argued for in queue.c, notify.c, requeue.c and wait.c,
- * with its steps and names. selftests/lint/spin runs each scenario at the end of this file, and
- * again with each MUTATION, which must fail. A step of a call claims one waiter. With SHARED both
- * words are in one bucket; a bucket's tree is modelled as a list for each word.
+ * Spin model of the queues: the protocol that queue.c, notify.c, requeue.c and wait.c argue for,
+ * with the same steps and names. selftests/lint/spin runs each scenario at the end of this file,
+ * and again with each MUTATION, which must fail. A step of a call claims one waiter. With SHARED
+ * both words are in one bucket; a bucket's tree is modelled as a list for each word.
  *
  * Spin's memory is sequentially consistent. The two stores that the barriers (A) and (B) order are
- * modelled as delayed: others see a store to a word, or a first waiter in .nr_waiters, at some
- * later time, and a barrier waits for that. The order of steps models release and acquire;
- * mutations change it.
+ * modelled as delayed: other threads see a store to a word, or a first waiter in .nr_waiters, at
+ * some later time, and a barrier waits until they see it. The order of steps models release and
+ * acquire; mutations change it.
  *
  * An invalid end state is a lost wake-up or a deadlock. Assertions find the rest.
  */
@@ -37,7 +37,7 @@ bool storing[2];		/* 1 was stored to the word, not visible yet */
 /* struct memwait_bucket */
 bool locked[2];
 byte nr_waiters[2];
-bool counting[2];		/* a count that is not 0 any more, not visible yet */
+bool counting[2];		/* a count that is no longer 0, not visible yet */
 byte number[2];
 chan waiters[2] = [ENTRIES] of { byte };	/* by word */
 
@@ -46,7 +46,7 @@ byte bucket[ENTRIES] = NONE;
 byte word_of[ENTRIES];		/* .word.key */
 bool exists[ENTRIES];		/* on its thread's stack, or in a group's memory */
 byte number_of[ENTRIES];
-bool returns[ENTRIES];		/* was interrupted, and keeps its number */
+bool returns[ENTRIES];		/* was interrupted, and retains its number */
 byte age[ENTRIES];		/* when the wait began, or 0; model only */
 byte ages;
 bool is_late[ENTRIES];		/* joined after the call of STEPS began; model only */
@@ -57,7 +57,7 @@ byte claimed[ENTRIES] = NONE;
 
 bool in_call;			/* the call of STEPS has begun */
 
-/* Accounts (R5): notifies counted, MEMWAIT_OKs seen or passed on. */
+/* Accounts (R5): notifies counted; MEMWAIT_OKs seen or passed on. */
 byte counted, seen;
 byte running;
 byte handed;			/* calls of HAND that are over */
@@ -243,8 +243,8 @@ inline look(k)
 }
 
 /*
- * memwait_call_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until nr is most.
- * A waiter that something else has claimed is removed.
+ * memwait_call_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until
+ * nr is most. A waiter that was claimed otherwise is removed.
  */
 inline call_claim(q, k, most)
 {
@@ -288,7 +288,7 @@ inline call_claim(q, k, most)
 		:: won ->
 			d_step {
 #if defined(PLACE) && !defined(RETURNS)
-				/* R12: each waiter behind it began to wait later. */
+				/* R12: each waiter behind this one began to wait later. */
 				x = len(waiters[k]);
 				do
 				:: x == 0 -> break
@@ -357,8 +357,8 @@ inline notify(k, count)
 }
 
 /*
- * memwait_thread_wait(). timed: a deadline or signal may end it. mortal: it may die with a counted
- * notify. first and last are its entries.
+ * memwait_thread_wait(). timed: a deadline or signal may end the wait. mortal: the thread may die
+ * with a counted notify. first and last are the thread's entries.
  */
 inline wait(first, last, timed, mortal)
 {
@@ -464,7 +464,7 @@ proctype group(bool timed)
 #endif
 
 #ifdef BOTH
-/* Notifies two words, one after the other. */
+/* Notifies two words in sequence. */
 proctype twice(byte first; byte second)
 {
 	LOCALS;
@@ -528,7 +528,7 @@ done:
 #endif
 
 #ifdef STEPS
-/* Notifies all until the untimed waiter has been notified. */
+/* Notifies all waiters until the untimed waiter has been notified. */
 proctype caller(byte on; byte count)
 {
 	LOCALS;
@@ -546,8 +546,8 @@ proctype caller(byte on; byte count)
 
 #ifdef PLACE
 /*
- * A thread with its record: memwait_place_return(), memwait_place_note() and memwait_place_free(). It
- * may be interrupted and come back. It waits until it is notified and, in PLACE, once more.
+ * A thread with its record: memwait_place_return(), memwait_place_note() and memwait_place_free().
+ * The thread may be interrupted and return. It waits until it is notified and, in PLACE, once more.
  */
 proctype guest(byte self)
 {
@@ -580,7 +580,7 @@ proctype host(byte on)
 	LOCALS;
 
 #ifdef RETURNS
-	/* May notify all in steps; stores, and notifies all. */
+	/* May notify all waiters in steps; stores, and notifies all. */
 	if
 	:: notify(on, 3);
 	   d_step { is_late[0] = false; is_late[1] = false; is_late[2] = false }
@@ -589,7 +589,7 @@ proctype host(byte on)
 	word[on] = 1;
 	notify(on, 3);
 #else
-	/* Notifies until all are done. */
+	/* Notifies until all threads are done. */
 	do
 	:: running > 1 -> notify(on, 1)
 	:: running == 1 -> break
@@ -649,8 +649,8 @@ proctype requeuer(byte source; byte target)
 				};
 #ifndef AFTER
 				/*
-				 * A store-release: the other count is visible before this one.
-				 * It orders no load, for which AFTER needs the barrier.
+				 * A store-release: the other count is visible before this one. It
+				 * orders no load: for that, AFTER needs the barrier.
 				 */
 				!counting[to];
 #endif
@@ -674,7 +674,7 @@ proctype requeuer(byte source; byte target)
 	fi;
 	spin_unlock(from);
 #ifdef AFTER
-	/* A broadcaster: if the word is free by now, it notifies it. */
+	/* A broadcaster: notifies the word if it is free by now. */
 	if
 	:: word[target] == 1 -> notify(target, 1)
 	:: else
@@ -709,7 +709,10 @@ init
 {
 	atomic {
 #if defined(JOIN)
-		/* Two wait for a word that is stored and notified; another waits for another word. */
+		/*
+		 * Two threads wait for a word that is stored and notified; a third waits for
+		 * another word.
+		 */
 		running = 4;
 		word_of[0] = A;
 		word_of[1] = A;
@@ -719,13 +722,13 @@ init
 		run waiter(2, true, false);
 		run notifier(A, true, 2)
 #elif defined(STEPS)
-		/* A call of several steps, and a waiter that comes back. */
+		/* A call of several steps, and a waiter that returns. */
 		running = 3;
 		run returner(0, 2);
 		run waiter(1, true, false);
 		run caller(A, 3)
 #elif defined(HAND)
-		/* What is handed over goes to the waiter, or into the word, and not to both. */
+		/* A permit goes to the waiter, or into the word, and not to both. */
 		running = 2;
 		word_of[0] = A;
 		run waiter(0, false, false);
@@ -738,7 +741,10 @@ init
 		run notifier(A, false, 1);
 		run notifier(A, false, 1)
 #elif defined(RETURNS)
-		/* The first or second of three is interrupted and returns; all are notified. */
+		/*
+		 * The first or second of three threads is interrupted and returns; all are
+		 * notified.
+		 */
 		running = 4;
 		if
 		:: run guest(0); bucket[0] != NONE; run waiter(1, false, false); bucket[1] != NONE
@@ -748,7 +754,7 @@ init
 		bucket[2] != NONE;
 		run host(A)
 #elif defined(PLACE)
-		/* One is interrupted and returns; others are there or come meanwhile. */
+		/* One thread is interrupted and returns; others are there or come in between. */
 		running = 4;
 		run guest(0);
 		run waiter(1, false, false);
@@ -765,7 +771,9 @@ init
 		run notifier(A, false, 1);
 		run notifier(B, false, 1)
 #elif defined(MOVE)
-		/* One waits, is moved back and forth, and ends by notify, deadline or signal. */
+		/*
+		 * A thread waits, is moved back and forth, and ends by notify, deadline or signal.
+		 */
 		running = 4;
 		word_of[0] = A;
 		run waiter(0, true, false);
@@ -773,7 +781,7 @@ init
 		run requeuer(B, A);
 		run notifier(B, false, 1)
 #elif defined(BOTH)
-		/* One waits, is moved, and is found at either word. */
+		/* A thread waits, is moved, and is found at one of the words. */
 		running = 3;
 		word_of[0] = A;
 		run waiter(0, false, false);
@@ -781,7 +789,7 @@ init
 		run requeuer(A, B);
 		run twice(A, B)
 #elif defined(AFTER)
-		/* One is moved to a word that is stored and notified meanwhile. */
+		/* A thread is moved to a word that is stored and notified at the same time. */
 		running = 3;
 		word_of[0] = A;
 		run waiter(0, false, false);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * read(2) of completions. claim.c has how readers are woken.
+ * read(2) of completions. wake.c describes how readers are woken.
  */
 #include <linux/minmax.h>
 #include <linux/mutex.h>
 #include <linux/uio.h>
 
+#include "call.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
@@ -17,7 +18,7 @@ static unsigned int memwait_copy_records(const struct memwait_completion *record
 	size_t bytes = copy_to_iter(records, nr * sizeof(*records), to);
 	unsigned int copied = bytes / sizeof(*records);
 
-	/* Before a hole it may copy more than it reports: retry one by one. */
+	/* Before a hole copy_to_iter() may copy more than it reports: retry one by one. */
 	while (copied < nr) {
 		iov_iter_revert(to, bytes % sizeof(*records));
 		bytes = copy_to_iter(&records[copied], sizeof(*records), to);
@@ -41,16 +42,16 @@ static void memwait_read_record(struct memwait_completion *record,
 		record->index = wait->group.claimed - 1;
 	record->count = wait->count;
 	record->flags = 0;
-	/* With a passed deadline there is one more. */
+	/* After a passed deadline there is one more completion. */
 	if (wait->group.state == MEMWAIT_QUEUED ||
 	    (wait->count && wait->group.result == MEMWAIT_TIMED_OUT))
 		record->flags = MEMWAIT_MORE;
 }
 
 /*
- * Moves the oldest completions to the end of @taken. Copies out first: completions that user space
- * did not get stay. Sets @persistent if there is a wait with MEMWAIT_PERSISTENT among them. Returns
- * the number moved, or -EFAULT.
+ * Moves the oldest completions to the end of @taken. Copies first: completions that user space did
+ * not get stay in the list. Sets @persistent if there is a wait with MEMWAIT_PERSISTENT among them.
+ * Returns the number moved, or -EFAULT.
  */
 static int memwait_read_some(struct memwait_context *context, struct iov_iter *to,
 			     struct list_head *taken, bool *persistent)
@@ -70,7 +71,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		memwait_read_record(&records[nr], wait);
 		waits[nr++] = wait;
 	}
-	context->woken_by = 0;	/* what comes from here on is new to who reads these */
+	context->woken_by = 0;	/* later completions are new to the reader of these */
 	spin_unlock(&context->lock);
 	if (!nr)
 		return 0;
@@ -93,37 +94,32 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	return nr;
 }
 
-/* Puts back completions that the caller will not see, for a reader or for close. */
-static void memwait_unread(struct memwait_context *context, struct list_head *taken,
-			   unsigned int nr)
+/*
+ * Restores the counts of completions that the caller will not see, for another reader or for close.
+ */
+static void memwait_unread(struct memwait_context *context, struct list_head *taken)
 {
 	struct memwait_async_waiter *wait;
 
 	lockdep_assert_held(&context->read_lock);
-
-	/* A close passes on what is counted. */
 	list_for_each_entry(wait, taken, node) {
 		spin_lock(&context->lock);
 		wait->count += min(wait->reading, U32_MAX - wait->count);
 		spin_unlock(&context->lock);
 		cond_resched();
 	}
-	spin_lock(&context->lock);
-	list_splice(taken, &context->completed);
-	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
-	memwait_context_unlock_and_wake(context, true);
 }
 
 /*
- * Lets go of waits with MEMWAIT_PERSISTENT that were read and are armed still; and lists those
- * again of which there is more to tell: notifies that have come since, or a deadline. What remains
- * in @taken has ended.
+ * Takes persistent waits that are still armed out of @taken. Waits with more to read (notifies that
+ * have come since, or a deadline) go to @again, and count as listed. The waits that remain in
+ * @taken have ended. Returns the length of @again.
  */
-static void memwait_read_settle(struct memwait_context *context, struct list_head *taken)
+static unsigned int memwait_read_settle(struct memwait_context *context, struct list_head *taken,
+					struct list_head *again)
 {
 	struct memwait_async_waiter *wait, *next;
-	unsigned int nr = 0;
-	bool more = false;
+	unsigned int nr = 0, nr_again = 0;
 
 	lockdep_assert_held(&context->read_lock);
 	spin_lock(&context->lock);
@@ -135,16 +131,18 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 		}
 		if (!wait->group.persistent)
 			continue;
-		if (wait->count || wait->group.state != MEMWAIT_COMPLETED ||
-		    (wait->reading && wait->group.result == MEMWAIT_TIMED_OUT)) {
+		if (wait->count || (wait->reading && wait->group.result == MEMWAIT_TIMED_OUT)) {
+			trace_memwait_async_read(wait);
+			list_move_tail(&wait->node, again);
+			nr_again++;
+		} else if (wait->group.state != MEMWAIT_COMPLETED) {
 			trace_memwait_async_read(wait);
 			list_del(&wait->node);
 			wait->group.listed = false;
-			if (wait->count || wait->group.state == MEMWAIT_COMPLETED)
-				more = memwait_async_list(wait);
 		}
 	}
-	memwait_context_unlock_and_wake(context, more);
+	spin_unlock(&context->lock);
+	return nr_again;
 }
 
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken,
@@ -161,24 +159,46 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 			memwait_async_free(context, waits, nr);
 			nr = 0;
 		}
-		cond_resched();		/* it may have been in the queues of many words */
+		cond_resched();		/* the wait may have been in the queues of many words */
 	}
 }
 
 /*
- * Wakes another reader if completions are left: the one that was woken for them may have been
- * interrupted while it waited for the lock. A refused reader may have consumed the edge of a
- * completion that this reader has not seen, and gets a new edge.
+ * Drops the lock. @wake: wakes pollers and a reader, for completions that the caller has put back.
+ * Otherwise wakes another reader if completions are left: the reader that was woken for them may
+ * have been interrupted while it waited for the lock. A refused reader may have consumed the edge
+ * of a completion that this reader has not seen, and gets a new edge.
  */
-static void memwait_read_unlock(struct memwait_context *context)
+static void memwait_read_unlock(struct memwait_context *context, bool wake)
 {
 	mutex_unlock(&context->read_lock);
 	smp_mb();	/* pairs with memwait_read_trylock() */
-	if (READ_ONCE(context->refused) && xchg(&context->refused, false) &&
-	    memwait_context_is_readable(context))
+	if (READ_ONCE(context->refused) && xchg(&context->refused, false))
+		wake |= memwait_context_is_readable(context);
+	if (wake)
 		memwait_context_wake(context);
 	else if (memwait_context_is_readable(context))
 		memwait_context_wake_reader(context);
+}
+
+/*
+ * Puts completions into the context's list again, and drops the lock. Pollers and a reader are
+ * woken without the lock, because they would block on it; and before the caller can be preempted,
+ * except on PREEMPT_RT.
+ */
+static void memwait_read_put_back(struct memwait_context *context, struct list_head *completions,
+				  unsigned int nr, bool first)
+{
+	spin_lock(&context->lock);
+	if (first)
+		list_splice(completions, &context->completed);
+	else
+		list_splice_tail(completions, &context->completed);
+	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
+	memwait_step_begin();
+	spin_unlock(&context->lock);
+	memwait_read_unlock(context, true);
+	memwait_step_done();
 }
 
 /* Takes the lock, or lets the holder see that a reader was refused. */
@@ -196,9 +216,10 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 				bool nonblocking, struct llist_head *unused)
 {
 	const size_t size = sizeof(struct memwait_completion);
-	unsigned int nr = 0;
+	unsigned int nr = 0, nr_again = 0;
 	LIST_HEAD(taken);
-	bool persistent = false, dying;
+	LIST_HEAD(again);
+	bool persistent = false;
 	int ret;
 
 	/* The lock holder may be in a page fault for any length of time. */
@@ -214,17 +235,20 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 			break;
 		nr += ret;
 		cond_resched();
-		/* Fewer were there. */
+		/* A short result: no more completions were there. */
 	} while (ret == MEMWAIT_CHUNK && iov_iter_count(to) >= size && !signal_pending(current));
-	/* After the last fault, for everything read. */
-	dying = nr && memwait_is_dying();
-	if (unlikely(dying))
-		memwait_unread(context, &taken, nr);
-	else if (persistent)
-		memwait_read_settle(context, &taken);
-	memwait_read_unlock(context);
-	if (dying)
+	/* Checked after the last fault, for all completions read. */
+	if (unlikely(nr && memwait_is_dying())) {
+		memwait_unread(context, &taken);
+		memwait_read_put_back(context, &taken, nr, true);
 		return -ERESTARTSYS;
+	}
+	if (persistent)
+		nr_again = memwait_read_settle(context, &taken, &again);
+	if (unlikely(nr_again))
+		memwait_read_put_back(context, &again, nr_again, false);
+	else
+		memwait_read_unlock(context, false);
 	if (!nr)
 		return ret;
 	memwait_read_free(context, &taken, unused);
@@ -244,8 +268,11 @@ static int memwait_read_block(struct memwait_context *context)
 	spin_unlock(&context->lock);
 
 	for (;;) {
-		/* The freezer interrupts it, or it would keep a wake-up that others need. */
-		set_current_state(TASK_INTERRUPTIBLE);	/* (D), see claim.c */
+		/*
+		 * The freezer interrupts this sleep: a frozen reader would hold a wake-up that
+		 * others need.
+		 */
+		set_current_state(TASK_INTERRUPTIBLE);	/* (D), see wake.c */
 		if (smp_load_acquire(&reader.woken) ||	/* (F) */
 		    memwait_context_is_readable(context))
 			break;
@@ -266,14 +293,14 @@ static int memwait_read_block(struct memwait_context *context)
 		memwait_reader_remove(context, &reader);
 	spin_unlock(&context->lock);
 	if (ret) {
-		smp_mb();	/* (D): a timer may have found this one */
+		smp_mb();	/* (D): a timer may have found this reader */
 		if (memwait_context_is_readable(context))
 			memwait_context_wake_reader(context);
 	}
 	return ret;
 }
 
-/* Returns as memwait_read_iter(). */
+/* Returns the result of memwait_read_iter(). */
 static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to, bool nonblocking,
 			    struct llist_head *unused)
 {

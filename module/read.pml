@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of blocked readers: memwait_read_block() in read.c, and "Waking the pollers and
- * readers" in claim.c. A completion takes the first reader out of the list. A timer, and who finds
- * that something is left, wakes the first one and leaves it there. No reader sleeps while something
- * is unread, or while a deadline has passed.
+ * Spin model of blocked readers: memwait_read_block() in read.c, and wake.c. A completion takes the first reader out of the list. A timer, or a reader
+ * that finds that something is left, wakes the first reader and leaves it in the list. No reader
+ * sleeps while a completion is unread, or while a deadline has passed.
  *
  * Each reader reads one record. A signal may interrupt reader 0 anywhere. A reader that is
- * interrupted while it waits for read_lock wakes nobody: the lock's holder checks after it has
- * unlocked. There is one wait with a deadline, and a poller that looks whether it has passed.
+ * interrupted while it waits for read_lock wakes no reader: the lock's holder checks after it has
+ * unlocked. There is one wait with a deadline, and a poller that checks whether it has passed.
  */
 #ifdef CROWD
 #define READERS		3
@@ -21,7 +20,7 @@ byte nr_completed, left;	/* left: readers that have returned */
 bool read_lock, locked;		/* locked: memwait_context.lock */
 chan readers = [READERS] of { byte };	/* memwait_context.readers */
 bool woken[READERS];
-bool runs[READERS];		/* of a reader that blocks: it was woken, or is not asleep yet */
+bool runs[READERS];		/* a reader that blocks was woken, or is not asleep yet */
 bool signal;			/* pending for reader 0 */
 bool due, armed = true;		/* armed: the wait with the deadline, which the timer makes pass */
 

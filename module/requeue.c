@@ -8,9 +8,10 @@
  * waiter that is claimed concurrently may count as moved: the move came first. Requeue needs no
  * (A): it always locks the source's bucket.
  *
- * (H) A caller that finds the target's word free from the end of a step on has to notify it, and
- * whatever changes the word later finds the waiters. So a full barrier stands between .nr_waiters
- * of the target and the return to user space, as (B) does before the load of a word.
+ * (H) A caller that finds the target's word free at any time after the end of a step must notify
+ * it; a thread that changes the word later finds the waiters. So there is a full barrier between
+ * the store to the target's .nr_waiters and the return to user space, like (B) before the load of a
+ * word.
  *
  * Lock order: the bucket at the lower address first, then as in queue.c.
  */
@@ -53,63 +54,35 @@ static bool memwait_waiter_is_persistent(const struct memwait_waiter *waiter)
 }
 
 /*
- * Moves a waiter. Returns false if it stays: a close passes on the notifies of a persistent wait
- * that nobody has read, to the next waiter of the word where it stands. memwait_async_inherit()
- * counts such notifies under the context's lock.
- */
-static bool memwait_requeue_waiter(struct memwait_waiter *waiter, struct memwait_bucket *to,
-				   const struct memwait_key *target, bool whole)
-{
-	struct memwait_group *group = to_group(waiter);
-	bool stays;
-
-	if (likely(!memwait_waiter_is_persistent(waiter))) {
-		memwait_queue_move(waiter, to, target, whole);
-		return true;
-	}
-	spin_lock(&group->context->lock);
-	stays = group->listed;
-	if (!stays)
-		memwait_queue_move(waiter, to, target, false);
-	spin_unlock(&group->context->lock);
-	return !stays;
-}
-
-/*
- * Whether a step moves all waiters of a bucket to an empty one. Then the tree moves as a whole, for
- * a third of the time.
+ * Whether a step moves the waiters of a whole bucket to an empty bucket, except for persistent
+ * waits. The tree then moves as a whole, which takes a third of the time.
  */
 static bool memwait_call_moves_bucket(const struct memwait_call *call,
 				      const struct memwait_bucket *to)
 {
 	const struct memwait_bucket *from = call->bucket;
 	const struct memwait_waiter *first, *last;
-	struct rb_node *node;
 
 	if (to->nr_waiters || !from->nr_waiters ||
 	    from->nr_waiters > min_t(u32, call->move - call->moved, MEMWAIT_STEP))
 		return false;
 	first = to_waiter(rb_first(&from->waiters));
 	last = to_waiter(rb_last(&from->waiters));
-	if (memwait_key_cmp(&first->word.key, call->key) || first->number <= call->reached ||
-	    memwait_key_cmp(&last->word.key, call->key) || last->number > call->number)
-		return false;
-	for (node = rb_first(&from->waiters); node; node = rb_next(node)) {
-		if (memwait_waiter_is_persistent(to_waiter(node)))
-			return false;	/* it may stay */
-	}
-	return true;
+	return !memwait_key_cmp(&first->word.key, call->key) && first->number > call->reached &&
+	       !memwait_key_cmp(&last->word.key, call->key) && last->number <= call->number;
 }
 
 /*
- * Moves some of the oldest waiters of one word to the end of another's queue. A word that is moved
- * to itself keeps its waiters where they are, and they are only counted. Returns whether there may
- * be more to do.
+ * Moves some of the oldest waiters of one word to the end of another's queue. Passes over
+ * persistent waits: a close passes their notifies on to the next waiter of the word that was
+ * notified. If both words are the same, the waiters stay where they are, and are only counted.
+ * Returns whether there may be more to do. @wide: both words have 64 bits.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *to,
-			      const struct memwait_key *target)
+			      const struct memwait_key *target, bool wide)
 {
 	bool same = !memwait_key_cmp(call->key, target), whole, more = false;
+	struct rb_root staying = RB_ROOT;
 	struct memwait_waiter *waiter;
 	unsigned int looked = 0;
 	struct rb_node *next;
@@ -120,8 +93,8 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 	whole = memwait_call_moves_bucket(call, to);
 	for (waiter = memwait_call_next(call); waiter; waiter = memwait_call_after(call, next)) {
 		if (looked == MEMWAIT_STEP ||
-		    (looked && !whole && (memwait_bucket_is_wanted(call->bucket) ||
-					  memwait_bucket_is_wanted(to)))) {
+		    (looked && !whole && call->gives_way &&
+		     (memwait_bucket_is_wanted(call->bucket) || memwait_bucket_is_wanted(to)))) {
 			more = true;
 			break;
 		}
@@ -132,21 +105,31 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 			memwait_queue_remove(waiter);
 			continue;
 		}
-		if (!same && !memwait_requeue_waiter(waiter, to, target, whole))
+		if (unlikely(memwait_waiter_is_persistent(waiter))) {
+			if (whole)
+				memwait_queue_keep(waiter, &staying);
 			continue;
+		}
+		if (!same) {
+			memwait_queue_move(waiter, to, target, whole);
+			if (unlikely(waiter->owned))
+				to_owned(waiter)->wide = wide;
+		}
 		if (++call->moved == call->move)
 			break;
 	}
-	if (whole)
-		swap(to->waiters, call->bucket->waiters);
+	if (whole) {
+		to->waiters = call->bucket->waiters;
+		call->bucket->waiters = staying;
+	}
 	smp_mb();	/* (H) pairs with (A) */
 	return more;
 }
 
 static bool memwait_call_requeue(struct memwait_call *call, struct memwait_bucket *to,
-				 const struct memwait_key *target)
+				 const struct memwait_key *target, bool wide)
 {
-	return memwait_call_claim(call) || memwait_call_move(call, to, target);
+	return memwait_call_claim(call) || memwait_call_move(call, to, target, wide);
 }
 
 /*
@@ -160,6 +143,7 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 				 const struct memwait_key *target)
 {
 	struct memwait_bucket *from = memwait_bucket_of(source), *to = memwait_bucket_of(target);
+	const bool wide = memwait_size(requeue->flags) == 8;
 	struct memwait_call call __uninitialized;
 	bool more;
 	int ret;
@@ -173,7 +157,7 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 			pagefault_enable();
 		}
-		more = !ret && memwait_call_requeue(&call, to, target);
+		more = !ret && memwait_call_requeue(&call, to, target, wide);
 		memwait_step_begin();
 		memwait_pair_unlock(from, to);
 		memwait_step_end(&call);
@@ -181,7 +165,7 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 			break;
 		if (!memwait_call_pause(&call))
 			break;
-		memwait_bucket_let_others(to);
+		call.gives_way &= memwait_bucket_let_others(to);
 		memwait_pair_lock(from, to);
 	}
 	requeue->woken = call.woken;

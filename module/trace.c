@@ -6,7 +6,7 @@
  * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0,
  * which no file has, its process id and its address.
  *
- * Names are made in atomic context and take no reference. Someone else must hold the word:
+ * Names are made in atomic context and take no reference. The word must be held by:
  *
  *	- the system call that looked the word up,
  *	- a waiter in a queue, while the queue is locked, or
@@ -46,7 +46,7 @@ static pid_t memwait_mm_process(const struct mm_struct *mm)
 /**
  * memwait_name() - find the name of a word
  * @name: filled in
- * @key: the word's key; its owner is held, see above
+ * @key: the word's key; its space is held, see the top of this file
  *
  * Context: any but interrupts.
  */
@@ -54,7 +54,7 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
 {
 	const struct inode *inode;
 
-	/* A requeue may concurrently move a claimed waiter to a word of the same owner. */
+	/* A requeue may concurrently move a claimed waiter to a word of the same space. */
 	name->offset = READ_ONCE(key->offset);
 	if (key->space & MEMWAIT_KEY_SHARED) {
 		inode = ((struct address_space *)(unsigned long)
@@ -68,12 +68,12 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
 }
 
 /**
- * memwait_async_key() - key of the word that an async wait is about
+ * memwait_async_key() - key of the word of an async wait
  * @wait: its pins are held
  *
  * Context: any but interrupts.
  *
- * Return: the key; that of the notified word or else of the first.
+ * Return: the key of the notified word, or else of the first word.
  */
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 {

@@ -2,8 +2,8 @@
 /*
  * Tracepoints. See Documentation/tracing.rst for their use.
  *
- * All of them, and debugfs, name a word alike: device, inode and offset; or 0:0, process and
- * address. See trace.c for that, and for why naming is safe here.
+ * All tracepoints, and debugfs, name a word in the same way: by device, inode and offset; or by
+ * 0:0, process and address. See trace.c for that, and for why naming is safe here.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM memwait
@@ -250,7 +250,7 @@ DEFINE_EVENT(memwait_completion, memwait_async_read,
 	TP_ARGS(wait)
 );
 
-/* In the dying or closing thread. tid: 0 if the owner is no thread. */
+/* Recorded in the dying or closing thread. tid: 0 if the owner is not a thread. */
 TRACE_EVENT(memwait_owner_died,
 
 	TP_PROTO(const struct memwait_identity *identity),

@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a user can make the kernel keep: counts, limits and pins.
+ * Counts, limits and pins, which bound what a user can make the kernel hold.
  *
  * Resources count for the user that opened the context. Their memory is charged to the memory
  * cgroup of the requesting thread. A charge over the limit changes nothing. A call charges first
  * and gives back what it does not need in the end: only other calls of the same user can see that.
  *
- * Each async wait has a reference to a pin, which keeps the file or mm_struct. A context remembers
- * the pins of a file and of an mm_struct that it has used last, without references: a wait on a
- * word of the same space shares it, any other makes a pin of its own. So there are no more pins
- * than waits, and most contexts have one. A file is its address_space, as in the key: the first
- * file stands for all others of that address_space. A requeue keeps the space, so the wait keeps
- * its pin. A context keeps the memory of one freed pin for the next one: where waits are armed and
- * read one by one, each has a pin of its own.
+ * Each async wait has a reference to a pin, which holds the file or mm_struct. A context remembers,
+ * without references, the pin of a file and the pin of an mm_struct that it has used last: a wait
+ * on a word of the same space shares the pin, any other wait makes a new pin. So there are no more
+ * pins than waits, and most contexts have one. A file is identified by its address_space, as in the
+ * key: the first file represents all others of that address_space. A requeue does not change the
+ * space, so the wait keeps its pin. A context caches the memory of one freed pin for the next pin:
+ * where waits are armed and read one by one, each has a pin of its own.
  *
- * A pin counts as MEMWAIT_PIN_WAITS waits of its user, from when it is made until it is freed.
+ * A pin counts as MEMWAIT_PIN_WAITS waits of its user from its allocation until it is freed.
  *
- * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
+ * A pin holds the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
  *
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
  * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
- * locks. umount succeeds once close(2), cancel or read returns. A kernel thread, and a thread that
- * dies, leaves pins of files to a work of their user, so that a user delays only its own pins. The
- * workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work runs the code of any file system,
- * which may need memory, and wait for a workqueue that is none either. WAIT_ASYNC leaves the file
- * of a wait that was not armed to the work, too: another thread may have unmapped and closed the
- * file since.
+ * locks. umount succeeds once close(2), cancel or read returns. A kernel thread, and a dying
+ * thread, leaves pins of files to a work of the pins' user, so that a user delays only its own
+ * pins. The workqueue is not WQ_MEM_RECLAIM: like delayed_fput(), the work runs the code of any
+ * file system, which may need memory, and wait for a workqueue that is not WQ_MEM_RECLAIM either.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -45,11 +43,12 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
  * bytes, a context with its file and a spare pin 820 bytes, an identity 280 bytes, a spare 200, a
- * place 100; a wait or spare with MEMWAIT_OWNED 80 more. Together that is about a twentieth of the
- * memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its contents, or up to 12
- * KiB of a dead process. As each counts as MEMWAIT_PIN_WAITS waits, these are another twelfth. A
- * place keeps its thread's struct pid, too. Each new place frees those of two dead threads, so a
- * context has hardly more of these than threads have lived at once.
+ * place 100; a wait or spare with MEMWAIT_OWNED 88 more. Together that is about a twentieth of the
+ * memory. But a pin may be the last reference to 1.6 KiB of a closed file plus its contents, or to
+ * up to 12 KiB of a dead process. Because each pin counts as MEMWAIT_PIN_WAITS waits, these take up
+ * to another twelfth. A place also holds its thread's struct pid. Each new place frees those of up
+ * to two dead threads, so a context has hardly more of these than threads have lived at the same
+ * time.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
@@ -61,9 +60,13 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 /* Smaller machines get the limits of this much memory. */
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
-static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
-/* kmalloc() would round the sizes up to 1 KiB, and 512 bytes. */
-static struct kmem_cache *memwait_context_cache;
+/*
+ * Users, by uid. All users share the lock, which is therefore raw: on PREEMPT_RT a thread that was
+ * preempted while it held a sleeping lock would hold up all others.
+ */
+static struct rb_root memwait_users = RB_ROOT;
+static DEFINE_RAW_SPINLOCK(memwait_users_lock);
+/* kmalloc() would round the size up to 512 bytes. */
 struct kmem_cache *memwait_owned_cache;
 static struct workqueue_struct *memwait_put_queue;
 
@@ -92,9 +95,9 @@ void __init memwait_limits_init(void)
 }
 
 /*
- * The user to charge for the current thread. A user namespace gives no fresh limits: in one that an
- * ordinary user created, that user is charged. In one that root created, each mapped user is
- * charged.
+ * The user to charge for the current thread. A user namespace gives no fresh limits: in a namespace
+ * that an ordinary user created, that user is charged; in a namespace that root created, each
+ * mapped user is charged.
  */
 static kuid_t memwait_current_user(void)
 {
@@ -109,7 +112,7 @@ static kuid_t memwait_current_user(void)
 }
 
 /**
- * memwait_user_is_own() - is a user the one to charge for the current thread?
+ * memwait_user_is_own() - is this the user to charge for the current thread?
  * @user: the user
  *
  * Context: process context.
@@ -121,23 +124,55 @@ bool memwait_user_is_own(const struct memwait_user *user)
 	return uid_eq(user->uid, memwait_current_user());
 }
 
+static struct memwait_user *memwait_user_at(const struct rb_node *node)
+{
+	return rb_entry(node, struct memwait_user, node);
+}
+
+static int memwait_user_cmp(const void *uid, const struct rb_node *node)
+{
+	const kuid_t *a = uid, b = memwait_user_at(node)->uid;
+
+	return uid_lt(*a, b) ? -1 : uid_gt(*a, b);
+}
+
+static int memwait_user_cmp_node(struct rb_node *new, const struct rb_node *node)
+{
+	return memwait_user_cmp(&memwait_user_at(new)->uid, node);
+}
+
+/* Gets the user with an id; or, if there is none, adds @new, unless that is NULL, and gets it. */
+static struct memwait_user *memwait_user_find(kuid_t uid, struct memwait_user *new)
+{
+	struct memwait_user *user = new;
+	struct rb_node *node;
+
+	raw_spin_lock(&memwait_users_lock);
+	if (new)
+		node = rb_find_add(&new->node, &memwait_users, memwait_user_cmp_node);
+	else
+		node = rb_find(&uid, &memwait_users, memwait_user_cmp);
+	if (node) {
+		user = memwait_user_at(node);
+		refcount_inc(&user->refs);
+	}
+	raw_spin_unlock(&memwait_users_lock);
+	return user;
+}
+
 /**
- * memwait_user_get() - get the current thread's user
+ * memwait_user_get() - get the user to charge for the current thread
  *
  * Context: process context, may sleep.
  *
- * Return: the user, for memwait_user_put(); or %NULL: no memory.
+ * Return: the user, for memwait_user_put(); %NULL if there is no memory.
  */
-static struct memwait_user *memwait_user_get(void)
+struct memwait_user *memwait_user_get(void)
 {
 	kuid_t uid = memwait_current_user();
 	struct memwait_user *user, *new;
 
-	xa_lock(&memwait_users);
-	user = xa_load(&memwait_users, __kuid_val(uid));
-	if (user)
-		refcount_inc(&user->refs);
-	xa_unlock(&memwait_users);
+	user = memwait_user_find(uid, NULL);
 	if (user)
 		return user;
 
@@ -152,17 +187,9 @@ static struct memwait_user *memwait_user_get(void)
 	init_llist_head(&new->left_pins);
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
-	xa_lock(&memwait_users);
-	/* Uncharged: the table is shared with other users. */
-	user = __xa_cmpxchg(&memwait_users, __kuid_val(uid), NULL, new, GFP_KERNEL);
-	if (!user)
-		swap(user, new);
-	else if (!xa_is_err(user))
-		refcount_inc(&user->refs);
-	else
-		user = NULL;
-	xa_unlock(&memwait_users);
-	kfree(new);
+	user = memwait_user_find(uid, new);
+	if (user != new)
+		kfree(new);
 	return user;
 }
 
@@ -175,12 +202,18 @@ static struct memwait_user *memwait_user_get(void)
 void memwait_user_put(struct memwait_user *user)
 {
 	enum memwait_resource i;
+	bool last;
 
-	if (!refcount_dec_and_lock(&user->refs, &memwait_users.xa_lock))
+	/* Like refcount_dec_and_lock(), which cannot take a raw lock. */
+	if (refcount_dec_not_one(&user->refs))
 		return;
-	__acquire(&memwait_users.xa_lock);	/* for sparse */
-	__xa_erase(&memwait_users, __kuid_val(user->uid));
-	xa_unlock(&memwait_users);
+	raw_spin_lock(&memwait_users_lock);
+	last = refcount_dec_and_test(&user->refs);
+	if (last)
+		rb_erase(&user->node, &memwait_users);
+	raw_spin_unlock(&memwait_users_lock);
+	if (!last)
+		return;
 	for (i = 0; i < MEMWAIT_RESOURCES; i++)
 		WARN_ON_ONCE(atomic_long_read(&user->used[i]));
 	kfree(user);
@@ -204,8 +237,8 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 }
 
 /*
- * Frees a pin without references, or keeps its memory for the next one of @context, if any. Mounts
- * go last: they keep the inode's file system.
+ * Frees a pin without references, or caches its memory for the next pin of @context, unless that is
+ * NULL. Mounts are put last, because they hold the inode's file system.
  */
 static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 			     struct memwait_context *context)
@@ -218,7 +251,10 @@ static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 		mmdrop((struct mm_struct *)(unsigned long)pin->space);
 	}
 	memwait_user_uncharge(user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
-	/* A full barrier, as where it is taken: this use of the memory is over before the next. */
+	/*
+	 * A full barrier, as in memwait_pin_get(): this use of the memory ends before the next
+	 * begins.
+	 */
 	if (context)
 		pin = xchg(&context->spare_pin, pin);
 	kfree(pin);
@@ -244,14 +280,11 @@ static void memwait_put_left(struct work_struct *work)
 	module_put(THIS_MODULE);	/* memwait_user_exit() waits for the rest */
 }
 
-/**
- * memwait_pins_leave() - leave pins of files that no wait uses to the work of their user
- * @user: of the pins' context; caller holds a reference
- * @unused: from memwait_pin_put(); those of address spaces are freed at once
- *
- * Context: process context, may sleep, but does not wait for a file system.
+/*
+ * Leaves pins of files that no wait uses to the work of their user, to whom the caller holds a
+ * reference, and frees those of address spaces. Does not wait for a file system.
  */
-void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
+static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
 	struct llist_node *first = NULL, *last = NULL;
 	struct memwait_pin *pin, *next;
@@ -286,11 +319,11 @@ void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
  * @context: of the pins
  * @unused: from memwait_pin_put()
  *
- * A thread that dies leaves them, as others wait for what it has yet to close, and so does a kernel
- * thread.
+ * A dying thread leaves them to a work, because others wait for descriptors that it has yet to
+ * close; so does a kernel thread.
  *
- * Context: process context. It may sleep forever: hold no lock, and leave nothing to do that others
- * wait for.
+ * Context: process context. It may sleep forever: the caller holds no lock, and has done everything
+ * that others wait for.
  */
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused)
 {
@@ -301,11 +334,11 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
 }
 
 /**
- * memwait_pin_get() - get a pin for a word of an async wait: that of its context, or a new one
+ * memwait_pin_get() - get a pin for a word of an async wait: a pin of its context, or a new pin
  * @context: of the wait
  * @word: from memwait_word_get() in the same task
  *
- * Another thread may make one of the same space meanwhile; then there are two.
+ * If another thread makes a pin of the same space at the same time, there are two.
  *
  * Context: process context, may sleep; takes the context's lock.
  *
@@ -317,7 +350,10 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	const u64 space = word->key.space;
 	struct memwait_pin *pin;
 
-	/* No pin here is without references: it gets there under the lock. */
+	/*
+	 * A remembered pin has references: the last is dropped, and the pin forgotten, under the
+	 * lock.
+	 */
 	spin_lock(&context->lock);
 	pin = *memwait_pin_last(context, space);
 	if (pin && pin->space == space)
@@ -346,7 +382,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
  * memwait_pin_put() - drop a reference to a pin
  * @pin: the pin
  * @context: whose pin it is
- * @unused: gets the pin with its last reference, for memwait_pins_put() or memwait_pins_leave()
+ * @unused: gets the pin with its last reference, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
  */
@@ -364,43 +400,8 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 }
 
 /**
- * memwait_context_alloc() - allocate a context that belongs to the caller's user
- *
- * Context: process context, may sleep.
- *
- * Return: the context, zeroed but for its user and one reference; %NULL if there is no memory.
- */
-struct memwait_context *memwait_context_alloc(void)
-{
-	struct memwait_context *context;
-
-	context = kmem_cache_zalloc(memwait_context_cache, MEMWAIT_GFP);
-	if (!context)
-		return NULL;
-	refcount_set(&context->refs, 1);
-	context->user = memwait_user_get();
-	if (context->user)
-		return context;
-	kmem_cache_free(memwait_context_cache, context);
-	return NULL;
-}
-
-/**
- * memwait_context_free() - free a context
- * @context: after its last put, or not opened; it has no waits and no pins
- *
- * Context: any but interrupts.
- */
-void memwait_context_free(struct memwait_context *context)
-{
-	memwait_user_put(context->user);
-	kfree(context->spare_pin);
-	kmem_cache_free(memwait_context_cache, context);
-}
-
-/**
- * memwait_user_init() - make what users need
- * @bury: of a user, see owner.c
+ * memwait_user_init() - create the cache and the workqueue that users need
+ * @bury: the function of a user's work, see owner.c
  *
  * Context: process context, may sleep.
  *
@@ -412,19 +413,17 @@ int __init memwait_user_init(work_func_t bury)
 	memwait_put_queue = alloc_workqueue("memwait_put", WQ_UNBOUND, 0);
 	if (!memwait_put_queue)
 		return -ENOMEM;
-	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
 	memwait_owned_cache = kmem_cache_create("memwait_owned",
 						sizeof(struct memwait_async_waiter) +
 						sizeof(struct memwait_owned), 0, 0, NULL);
-	if (memwait_context_cache && memwait_owned_cache)
+	if (memwait_owned_cache)
 		return 0;
-	memwait_user_exit();
+	destroy_workqueue(memwait_put_queue);
 	return -ENOMEM;
 }
 
 void memwait_user_exit(void)
 {
 	destroy_workqueue(memwait_put_queue);
-	kmem_cache_destroy(memwait_context_cache);	/* or NULL, both */
 	kmem_cache_destroy(memwait_owned_cache);
 }

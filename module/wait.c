@@ -3,9 +3,9 @@
  * Blocked threads: sleeping, deadlines and signals.
  *
  * A wait for one word is on the thread's stack. The change of memwait_group.claimed from 0 ends the
- * wait. A counted notify beats a time-out and a signal: a thread that finds itself claimed returns
- * MEMWAIT_OK. The thread then waits only for the bucket's lock, if the notifier still holds it: see
- * (C) at the top of queue.c.
+ * wait. A counted notify takes precedence over a timeout and a signal: a thread that finds itself
+ * claimed returns MEMWAIT_OK. The thread then waits only for the bucket's lock, if the notifier
+ * still holds it: see (C) at the top of queue.c.
  */
 #include <linux/sched/prio.h>
 #include <linux/sched/stat.h>
@@ -28,7 +28,10 @@ static noinline u64 memwait_wait_begins(const struct memwait_group *group)
 	return ktime_get_ns();
 }
 
-/* @index: the word that @result is about, if none was notified. @begun: if it was traced, or 0. */
+/*
+ * @index: the word that @result refers to, if none was notified. @begun: the start of the wait, or
+ * 0 if it was not traced.
+ */
 static noinline void memwait_wait_ends(const struct memwait_group *group, u64 begun, u32 index,
 				       int result)
 {
@@ -75,8 +78,8 @@ static int memwait_sleep(struct memwait_group *group)
 
 /*
  * Joins, sleeps, and leaves. If the thread is notified, but dies before it returns or the index
- * cannot be written, the notify goes on to the word's next waiter. A restart by -ERESTARTSYS keeps
- * the deadline, which is absolute.
+ * cannot be written, the notify is passed to the word's next waiter. A restart by -ERESTARTSYS
+ * keeps the deadline, which is absolute.
  */
 static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      const struct memwait_wait *waits, u32 nr,
@@ -98,7 +101,10 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		ret = MEMWAIT_OK;
 	memwait_group_leave(group, nr);
 
-	/* An owner's death is not passed on: if more wait, the word now watches this thread. */
+	/*
+	 * An owner's death is not passed on: if there are more waiters, the word now watches this
+	 * thread.
+	 */
 	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
 		ret = MEMWAIT_OWNER_DIED;
 	} else if (ret == MEMWAIT_OK) {
@@ -108,7 +114,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		else if (memwait_is_dying())
 			ret = -ERESTARTSYS;
 		if (ret)
-			memwait_pass_on(&group->waiters[*index].word.key, 1, NULL, 0);
+			memwait_pass_on(&group->waiters[*index].word.key, 0);
 	} else if (ret == -ERESTARTSYS) {
 		memwait_place_note(place, group);
 	}
@@ -254,9 +260,9 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 }
 
 /*
- * Does it seem that the caller is about to sleep, and that its processor is then free for the
- * thread that it notifies? Otherwise that thread would have to wait for this processor, while
- * another one may be idle.
+ * Whether the caller seems to be about to sleep, and to leave its processor free for the thread
+ * that it notifies. Otherwise that thread would have to wait for this processor, while another
+ * processor may be idle.
  */
 static bool memwait_leaves_processor(const struct memwait_wait *wait)
 {
@@ -265,7 +271,7 @@ static bool memwait_leaves_processor(const struct memwait_wait *wait)
 				   memwait_async_clock(wait->flags));
 }
 
-/* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of what the wait accesses. */
+/* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of the memory that the wait accesses. */
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user)
 {

@@ -1,60 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Watches: whose death the MEMWAIT_OWNED waiters of a word are told of.
+ * Watches: whose death the MEMWAIT_OWNED waiters of a word are notified of.
  *
  * User space stores the owner's id in the lock word; the kernel never writes it. A MEMWAIT_OWNED
- * waiter names that id and is told when the owner dies.
+ * waiter names that id and is notified when the owner dies.
  *
- * A word with MEMWAIT_OWNED waiters watches at most one owner (.watched), who must take the next
- * step for its waiters:
+ * A word with MEMWAIT_OWNED waiters watches at most one owner (.watched): the thread or context
+ * that must take the next step for its waiters:
  *
  *	event				the word watches
  *
  *	a waiter names an owner		that owner
  *	a MEMWAIT_OWNED waiter is woken	that waiter's own thread or context
- *	the last such waiter leaves	nobody
+ *	the last such waiter leaves	no owner
  *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each word that watches it gets
- * MEMWAIT_OWNER_DIED, and is watched from then on. It has had its turn: if it waits again it joins
- * at the end. This covers the death of
+ * MEMWAIT_OWNER_DIED, and is watched from then on. That waiter has had its turn: if it waits again,
+ * it joins at the end. This covers the death of
  *
- *	- an owner with the lock, or between its store and its notify;
+ *	- an owner that holds the lock, or is between its store and its notify;
  *	- a woken waiter, before or after it changes the word.
  *
  * A thread that takes the lock in between, without a system call, is not watched: the waiter that
- * was woken or told finds its id in the word, and names it in the next wait. A waiter that joins
- * after the last one was woken has looked at the word since, and finds what that one left there.
+ * was woken or notified of a death finds that thread's id in the word, and names it in the next
+ * wait. A waiter that joins after the last waiter was woken has looked at the word since, and finds
+ * what the woken waiter left there.
  *
- * An end is no death. A thread that calls exit(2), or gives up its id, has left every function that
- * it was in: it owes no step to any word, and is an owner only where a word names it. So its end is
- * told where it is watched as the owner of a word, or as a woken waiter of a 64-bit word, which may
- * name it by now (.may_be_named). All other words just stop watching it. A signal handler may call
- * exit_group(2) or execve(2) in the midst of a function, so these are deaths, as are closes of
- * contexts.
+ * An end is not a death. A thread that calls exit(2), or gives up its id, has left every function
+ * that it was in: it owes no step to any word, and is an owner only where a word names it. So its
+ * end is reported only where it is watched as the owner of a word, or as a woken waiter of a 64-bit
+ * word, which may name it by now (.may_be_named). All other words just stop watching it. A signal
+ * handler may call exit_group(2) or execve(2) in the middle of a function, so these are deaths, and
+ * so are closes of contexts.
  *
- * The first MEMWAIT_OWNED waiter of a word keeps what the word watches. If it leaves, the next one
- * does: so neither joining nor moving allocates.
+ * The first MEMWAIT_OWNED waiter of a word stores what the word watches. If it leaves, the next
+ * waiter takes this over, so neither joining nor moving allocates memory.
  *
  *	death				a waiter that names the owner
  *
  *	(1) set .dead			(1) lock the bucket, compare the word
- *	(2) queue it for burial		(2) lock the owner
+ *	(2) queue it to be reaped	(2) lock the owner
  *	(3) lock the owner		(3) load .dead: set: MEMWAIT_OWNER_DIED
- *	(4) look who watches it		(4) add the word's first waiter to those
+ *	(4) find words that watch it	(4) add the word's first waiter to them
  *
- * If the waiter locks the owner first, the burial finds the word. If the burial does, the waiter
- * sees .dead: the lock of the list of the dead orders the store before the burial.
+ * If the waiter locks the owner first, the report of the death finds the word. If the report locks
+ * the owner first, the waiter sees .dead: the lock of the list of the dead orders the store before
+ * the report.
  *
  * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
- * notify makes the word watch it before it removes the waiter. So a drained identity is watched by
- * no word again and can be freed.
+ * notify makes the word watch it before it removes the waiter. So once no word watches a dead
+ * identity, no word will watch it again, and it can be freed.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address
  */
 #include <linux/minmax.h>
 
-#include "owner.h"
+#include "context.h"
 
 static const struct memwait_key *memwait_watch_key(const struct rb_node *node)
 {
@@ -78,7 +80,7 @@ static bool memwait_watch_less(struct rb_node *new, const struct rb_node *node)
  *
  * Context: the bucket's lock is held.
  *
- * Return: the waiter, which keeps what the word watches; or %NULL.
+ * Return: the waiter, which stores what the word watches; or %NULL.
  */
 struct memwait_owned *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key)
@@ -103,21 +105,39 @@ void memwait_unwatch(struct memwait_owned *first)
 	if (!identity)
 		return;
 	spin_lock(&identity->lock);
-	list_del(&first->watched_node);
+	rb_erase(&first->watched_node, &identity->watching);
 	spin_unlock(&identity->lock);
 	first->watched = NULL;
 }
 
-/* Adds a first waiter to an owner's list, see memwait_watch(). It is in no such list. */
+static struct memwait_owned *memwait_watching(const struct rb_node *node)
+{
+	return rb_entry(node, struct memwait_owned, watched_node);
+}
+
+static bool memwait_watching_less(struct rb_node *new, const struct rb_node *node)
+{
+	return memwait_watching(new)->user < memwait_watching(node)->user;
+}
+
+/* For memwait_rb_after() to find the first waiter whose user is not below *@user. */
+static int memwait_watching_cmp(const void *user, const struct rb_node *node)
+{
+	return memwait_watching(node)->user < *(const u64 *)user ? 1 : -1;
+}
+
+static uid_t memwait_identity_user(const struct memwait_identity *identity)
+{
+	return __kuid_val(identity->user->uid);
+}
+
+/* Adds a first waiter to an owner's tree, see memwait_watch(). The waiter is in no such tree. */
 static void memwait_watch_add(struct memwait_owned *first, struct memwait_identity *identity,
 			      const struct memwait_identity *waiter, bool may_be_named)
 {
 	lockdep_assert_held(&identity->lock);
-	first->own = waiter->user == identity->user;
-	if (first->own)
-		list_add(&first->watched_node, &identity->watching);
-	else
-		list_add_tail(&first->watched_node, &identity->watching);
+	first->user = memwait_identity_user(waiter);
+	rb_add(&first->watched_node, &identity->watching, memwait_watching_less);
 	first->watched = identity;
 	first->may_be_named = may_be_named;
 }
@@ -125,11 +145,12 @@ static void memwait_watch_add(struct memwait_owned *first, struct memwait_identi
 /*
  * Makes the word of a first waiter watch an owner, which RCU protects, or which is alive. @waiter:
  * the identity of the waiter that causes this. @may_be_named: the word may name the owner, so that
- * its end is to be told as well. Returns false if the owner is dead: the word watches whom it did
- * before.
+ * its end must be reported as well. Returns false if the owner is dead: the word then watches the
+ * same owner as before.
  *
- * Anybody can name an owner in any number of waits. So the words of the owner's own user stand
- * before those of others, are told first, and alone by a process that dies.
+ * Any user can name an owner in any number of waits. The death is therefore reported first to the
+ * words of the owner's own user (by a dying process only to those), and then to one word of each
+ * other user in turn.
  */
 static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *identity,
 			  const struct memwait_identity *waiter, bool may_be_named)
@@ -140,13 +161,14 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
 	lockdep_assert_held(&first->waiter.bucket->lock);
 	if (smp_load_acquire(&identity->dead))	/* (G) */
 		return false;
-	if (old == identity && (first->own || waiter->user != identity->user)) {
+	if (old == identity && (waiter->user != identity->user ||
+				first->user == memwait_identity_user(identity))) {
 		first->may_be_named |= may_be_named;
 		return true;
 	}
 	if (old == identity) {
 		spin_lock(&identity->lock);
-		list_del(&first->watched_node);
+		rb_erase(&first->watched_node, &identity->watching);
 		memwait_watch_add(first, identity, waiter, first->may_be_named | may_be_named);
 		spin_unlock(&identity->lock);
 		return true;
@@ -168,7 +190,7 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
 	spin_lock_nested(&upper->lock, SINGLE_DEPTH_NESTING);
 	alive = !smp_load_acquire(&identity->dead);	/* (G) */
 	if (likely(alive)) {
-		list_del(&first->watched_node);
+		rb_erase(&first->watched_node, &old->watching);
 		memwait_watch_add(first, identity, waiter, may_be_named);
 	}
 	spin_unlock(&upper->lock);
@@ -177,7 +199,7 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
 }
 
 /**
- * memwait_watch_claimed() - a MEMWAIT_OWNED waiter was notified, or told of a death
+ * memwait_watch_claimed() - a MEMWAIT_OWNED waiter was claimed by a notify or a death
  * @waiter: still queued
  *
  * Context: the bucket's lock is held.
@@ -196,12 +218,12 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
  * memwait_watch_own() - add a waiter to the MEMWAIT_OWNED waiters of its word
  * @waiter: in the queue of the word
  *
- * One that comes back to its place goes last: any waiter there can be told of a death, since each
- * then looks at the word.
+ * A waiter that returns to its queue position goes last here: any of these waiters can be notified
+ * of a death, because each then looks at the word.
  *
  * Context: the bucket's lock is held.
  *
- * Return: the first of them.
+ * Return: the first of these waiters.
  */
 struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter)
 {
@@ -247,7 +269,7 @@ bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait
 	return alive;
 }
 
-/* The first waiter of a word leaves: the next one keeps what the word watches. */
+/* The first waiter of a word leaves: the next waiter stores what the word watches. */
 static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_owned *first)
 {
 	struct memwait_identity *identity = first->watched;
@@ -257,9 +279,9 @@ static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_own
 	if (!identity)
 		return;
 	next->may_be_named = first->may_be_named;
-	next->own = first->own;
+	next->user = first->user;
 	spin_lock(&identity->lock);
-	list_replace(&first->watched_node, &next->watched_node);
+	rb_replace_node(&first->watched_node, &next->watched_node, &identity->watching);
 	spin_unlock(&identity->lock);
 }
 
@@ -284,14 +306,31 @@ void memwait_watch_leave(struct memwait_waiter *waiter)
 	list_del(&owned->others);
 }
 
-/* The first waiter of a word that watches a dead owner; @own: of one of its user; or NULL. */
-static struct memwait_owned *memwait_watch_first(struct memwait_identity *identity, bool own)
+/* The first waiter that watches an owner, of those whose user is not below @user; or NULL. */
+static struct memwait_owned *memwait_watching_from(const struct memwait_identity *identity,
+						   u64 user)
 {
+	struct rb_node *node;
+
+	node = memwait_rb_after(&user, &identity->watching, memwait_watching_cmp);
+	return node ? memwait_watching(node) : NULL;
+}
+
+/*
+ * The first waiter of the word to which a dead owner's death is reported next: a word of the
+ * owner's user, or, unless @own, of the user whose turn it is. Returns NULL if there is none.
+ */
+static struct memwait_owned *memwait_watch_first(const struct memwait_identity *identity, bool own)
+{
+	const uid_t user = memwait_identity_user(identity);
 	struct memwait_owned *first;
 
 	lockdep_assert_held(&identity->lock);
-	first = list_first_entry_or_null(&identity->watching, struct memwait_owned, watched_node);
-	return first && (first->own || !own) ? first : NULL;
+	first = memwait_watching_from(identity, user);
+	if (own || (first && first->user == user))
+		return first && first->user == user ? first : NULL;
+	return memwait_watching_from(identity, (u64)identity->turn + 1) ?:
+	       memwait_watching_from(identity, 0);
 }
 
 /**
@@ -312,11 +351,17 @@ struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool
 		spin_lock(&identity->lock);
 		first = memwait_watch_first(identity, own);
 		bucket = first ? first->waiter.bucket : NULL;
+		if (first && bucket == locked)
+			identity->turn = first->user;
 		spin_unlock(&identity->lock);
-		/* In the list it is queued, and stays there as long as the bucket is locked. */
+		/* A waiter in the tree is queued, and stays queued while its bucket is locked. */
 		if (bucket == locked)
 			return first;
-		/* Else the word that was first has stopped watching: the list gets shorter. */
+		/*
+		 * Otherwise the word that was first has stopped watching, and the tree got smaller;
+		 * or another thread has reported to the user whose turn it was, and has made the
+		 * tree smaller.
+		 */
 		if (locked) {
 			__acquire(&locked->lock);	/* sparse cannot follow */
 			spin_unlock(&locked->lock);

@@ -7,18 +7,17 @@
  * *(mm, address)*. With MEMWAIT_PRIVATE the caller promises that no other address space uses the
  * word, and no mapping is looked up.
  *
- * A waiter's key must not outlive its space: another one could be allocated at the same address
+ * A waiter's key must not outlive its space: another space could be allocated at the same address
  * and share the queue. So a word of a shared mapping holds a reference to the file of its vma. The
  * mm of a private word is the caller's own, which lives for the whole call. An async wait outlives
- * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, so
- * nothing of the process is kept running), see user.c. A sleeping thread holds the open file
- * itself, like a thread in read(2): the reference ends with the system call, which ends with the
- * thread at the latest.
+ * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, which
+ * end with the process), see user.c. A sleeping thread holds the open file itself, like a thread in
+ * read(2): the reference ends with the system call, which ends with the thread at the latest.
  *
  * A referenced object must not in turn reference a memwait context, or the two keep each other
  * alive forever. A regular file cannot. Files of devices and of anonymous inodes might (an io_uring
  * can register a context) and are refused. So are files that map another file's pages (Coda's):
- * only the open file keeps the other file's file system from umount.
+ * only the open file prevents umount of the other file's file system.
  */
 #include <linux/minmax.h>
 #include <linux/mm.h>

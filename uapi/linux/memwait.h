@@ -36,7 +36,7 @@
 #define MEMWAIT_GROUP		0x200	/* async wait on several words */
 #define MEMWAIT_PERSISTENT	0x400	/* async wait that a notify does not end */
 #define MEMWAIT_OWNED		0x800	/* the wait also ends with OWNER_DIED */
-#define MEMWAIT_LIBRARY_FLAGS	0xffff0000U	/* libraries' own: EINVAL here, now and later */
+#define MEMWAIT_LIBRARY_FLAGS	0xffff0000U	/* reserved for libraries: always EINVAL here */
 
 /* Flags of memwait_owner. */
 #define MEMWAIT_OWNER_CONTEXT	0x1	/* this context's id, not the thread's */
@@ -53,7 +53,9 @@
 #define MEMWAIT_CHANGE_OR	3	/* word |= operand */
 #define MEMWAIT_CHANGE_XOR	4	/* word ^= operand */
 
-/* With an operation: only if no waiter was woken. See struct memwait_change. */
+/*
+ * Added to an operation: the word changes only if no waiter was woken. See struct memwait_change.
+ */
 #define MEMWAIT_CHANGE_IF_NONE_WOKEN	0x100
 
 /* memwait_notify_wait.state: the notify is done. */
@@ -66,7 +68,7 @@
 #define MEMWAIT_ALL		(~0U)	/* count: every waiter */
 #define MEMWAIT_GROUP_MAX	128	/* max. words in a group */
 
-/* memwait_info.features: what some kernels lack. */
+/* memwait_info.features: features that some kernels lack. */
 #define MEMWAIT_FEATURE_WAIT_U64	0x1	/* MEMWAIT_SIZE_U64: not on 32-bit kernels */
 #define MEMWAIT_FEATURE_OWNERS		0x2	/* MEMWAIT_IOC_OWNER, MEMWAIT_OWNED: not on 32-bit
 						 * kernels, nor without tracepoints
@@ -76,19 +78,19 @@
  * struct memwait_info - features of this kernel, limits and usage
  * @features: MEMWAIT_FEATURE_* bits
  * @max_user_waits: max. async waits per user, pending or unread; a group counts once per word, and
- *	each file or address space that a context keeps for them 8 times (module parameter
- *	max_user_waits)
- * @user_waits: as many the user has now; may be stale on return
+ *	each file or address space that a context holds for its waits counts as 8 waits (module
+ *	parameter max_user_waits)
+ * @user_waits: the user's current async waits, counted in the same way; may be stale on return
  * @max_group: max. words in a group, MEMWAIT_GROUP_MAX
  * @reserved: 0
  * @max_user_contexts: max. open contexts per user (module parameter max_user_contexts)
  * @user_contexts: the user's current contexts
- * @max_user_owners: max. thread and context ids per user; a dead id counts until its waiters are
- *	told (module parameter max_user_owners)
+ * @max_user_owners: max. thread and context ids per user; a dead id counts until its waiters have
+ *	been notified (module parameter max_user_owners)
  * @user_owners: the user's current ids
  *
- * The user is the one that opened the context. A user namespace not created by root adds no limits:
- * its users count as its creator.
+ * The user is the user that opened the context. A user namespace that was not created by root adds
+ * no limits: its users count as the user that created it.
  */
 struct memwait_info {
 	__u64 features;
@@ -115,10 +117,10 @@ struct memwait_info {
  * smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
  * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
  * later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
- * several woken waiters, the kernel watches only the last, and while other MEMWAIT_OWNED waiters
- * stand in the queue. A thread that calls exit(2) has ended,
- * not died: only waiters of a 64-bit word that may name it learn of that. The kernel never writes
- * to the word: the woken waiter checks it and calls again, and joins at the end.
+ * several woken waiters, the kernel watches only the last, and only while other MEMWAIT_OWNED
+ * waiters are queued. A thread that calls exit(2) has ended, not died: its end is reported only to
+ * waiters of a 64-bit word that may name it. The kernel never writes to the word. The waiter that
+ * gets MEMWAIT_OWNER_DIED checks the word and calls again; it then joins the queue at its end.
  *
  * A call with @deadline 0 never waits.
  */
@@ -144,7 +146,7 @@ struct memwait_notify {
 };
 
 /**
- * struct memwait_wait_any - wait on several words at once
+ * struct memwait_wait_any - wait until one of several words is notified
  * @waits: address of an array of struct memwait_wait. Sizes may differ, shared and private words
  *	may mix, a word may occur twice. Deadlines are ignored; flags are MEMWAIT_SIZE_* and
  *	MEMWAIT_PRIVATE
@@ -173,16 +175,17 @@ struct memwait_wait_any {
  * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL
  *	only; for MEMWAIT_OK see the completion
  * @user_data: copied to the completion
- * @id: out: for MEMWAIT_IOC_CANCEL, once this call has returned. Nonzero if the wait is pending,
- *	and not reused in this context for 2^56 waits; 0 if nothing was queued
+ * @id: out: for MEMWAIT_IOC_CANCEL, which may use it once this call has returned. Nonzero if the
+ *	wait is pending, and not reused in this context for 2^56 waits; 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
  *
  * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait: the wait goes to the end
  * of its queue, and one completion counts the notifies until it is read. The word is compared only
- * when the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, with its deadline, or with the
- * context. Not with MEMWAIT_GROUP or MEMWAIT_OWNED.
+ * when the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, at its deadline, or with its
+ * context. If the context ends and any counted notify was not read, one notify passes to the next
+ * waiter. MEMWAIT_PERSISTENT cannot be combined with MEMWAIT_GROUP or MEMWAIT_OWNED.
  */
 struct memwait_async {
 	union {
@@ -212,10 +215,10 @@ struct memwait_wait_async {
  * @user_data: from struct memwait_async
  * @id: from MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
- * @index: of a group with MEMWAIT_OK: the notified word; otherwise 0
- * @count: notifies that counted the wait: with MEMWAIT_OK 1, of a wait with MEMWAIT_PERSISTENT any
- *	number since its last completion was read; otherwise 0
- * @flags: MEMWAIT_MORE: another completion of this wait, with MEMWAIT_PERSISTENT, may follow
+ * @index: for a group with MEMWAIT_OK: the notified word; otherwise 0
+ * @count: with MEMWAIT_OK, how many notifies counted the wait: 1; or, with MEMWAIT_PERSISTENT, as
+ *	many as have counted it since its last completion was read. Otherwise 0
+ * @flags: MEMWAIT_MORE: another completion of this wait may follow (only with MEMWAIT_PERSISTENT)
  */
 struct memwait_completion {
 	__u64 user_data;
@@ -243,10 +246,10 @@ struct memwait_cancel {
  * @addr: address of the word, aligned to its size
  * @expected: proceed only while the word holds this value
  * @target: address of the word whose queue the moved waiters join, at its end and in order. Aligned
- *	to the size, never read. May be @addr: then all stay where they are, and are counted in
- *	@moved. Must be of the same object as @addr: of the same file if @addr is in a shared file
- *	mapping; otherwise, and with MEMWAIT_PRIVATE, of the caller's mm. If not: EXDEV, and nothing
- *	is done
+ *	to the size, never read. If it equals @addr, no waiter changes its position, but the waiters
+ *	count in @moved. Must belong to the same object as @addr: to the same file if @addr is in a
+ *	shared file mapping; otherwise, and with MEMWAIT_PRIVATE, to the caller's mm. If it does
+ *	not, the call fails with EXDEV and nothing is done
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
  * @move: max. further waiters to move; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
@@ -254,18 +257,17 @@ struct memwait_cancel {
  * @woken: out: number woken
  * @moved: out: number moved
  *
- * Comparing, and waking and moving the first waiters, is one atomic step for all other operations
- * on both words. Further waiters may be woken and moved in later steps, with other calls in
- * between; waiters that joined after the call began are never touched.
+ * The comparison and the waking and moving of the first waiters are one atomic step with respect to
+ * all other operations on both words. Further waiters may be woken and moved in later steps, with
+ * other calls in between; waiters that joined after the call began are never touched.
  *
- * A moved waiter keeps its deadline and id. Of a group, only the one word moves, and keeps its
- * index. A moved thread that a signal interrupts, and that goes on waiting, restarts on its
- * original word. A waiter with MEMWAIT_PERSISTENT stays where it is while it has notifies to be
- * read, which close(2) passes on.
+ * A moved waiter keeps its deadline and id. If the waiter is a group, only this word of the group
+ * moves, and it keeps its index. If a signal interrupts a moved thread and the wait is then
+ * restarted, the thread waits on its original word. Waits with MEMWAIT_PERSISTENT are never moved.
  *
- * A moved waiter with MEMWAIT_OWNED is not told of the death of the owner that it has named, but,
- * as other waiters of @target, of the deaths of those that are named there. Nobody is told of the
- * caller's.
+ * A moved waiter with MEMWAIT_OWNED no longer receives the death of the owner that it named. Like
+ * the other waiters of @target, it receives the deaths of owners that waiters of @target named. The
+ * death of the caller is not reported.
  */
 struct memwait_requeue {
 	__u64 addr;
@@ -304,8 +306,9 @@ struct memwait_notify_wait {
  * @count: length of the arrays, at most INT_MAX
  * @flags: 0
  *
- * An event loop with completions from many of the notifies is woken a few times, not once for each.
- * A signal ends the call between two steps of 16 notifies; the call returns how many were done.
+ * An event loop that receives completions from many of the notifies is woken a few times rather
+ * than once for each notify. A signal ends the call between two steps of 16 notifies; the call
+ * returns how many were done.
  */
 struct memwait_notify_many {
 	__u64 notifies;
@@ -328,14 +331,15 @@ struct memwait_notify_many {
  * fork(2) starts without an id.
  *
  * A bound context ends when its process has closed all of its descriptors that refer to it, or
- * dies, even if other processes hold copies. Pending waits end without waking anyone. Completions
- * with MEMWAIT_OK that were not read pass to the next waiters. The context's id dies. poll(2) then
- * reports EPOLLHUP and EPOLLERR. A descriptor that execve(2) does not close passes the context on
- * to the new program. Processes that share a table of descriptors are one.
+ * dies, even if other processes hold copies. Its pending waits end without waking any waiter.
+ * Unread completions with MEMWAIT_OK pass their notifies to the next waiters. The context's id
+ * dies. poll(2) then reports EPOLLHUP and EPOLLERR. A descriptor that execve(2) does not close
+ * passes the context to the new program. Processes that share a descriptor table count as one
+ * process here.
  *
- * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM, and after
- * the end in all. EBUSY: the context was used for one of these calls, or got an id, before it was
- * bound.
+ * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM. Once the
+ * context has ended, they fail with EPERM in every process. MEMWAIT_OWNER_BIND fails with EBUSY if
+ * the context was used for one of these calls, or got an id, before it was bound.
  */
 struct memwait_owner {
 	__u64 id;
@@ -354,8 +358,9 @@ struct memwait_owner {
  * No signal, not even SIGKILL, splits the call: if the word is changed, its waiters are woken.
  *
  * With MEMWAIT_CHANGE_IF_NONE_WOKEN the notify comes first. The word is changed only if no waiter
- * was woken, and @old is 0 otherwise. Both are one step for waits on the word: a wait is woken, or
- * sees the change. @notify may have 8 or 16 bits then, and the aligned 32 bits around it change.
+ * was woken; otherwise @old is 0. Notify and change are one step with respect to waits on the word:
+ * a wait is woken, or sees the change. @notify may then name a word of 8 or 16 bits; the operation
+ * applies to the aligned 32 bits that contain it.
  */
 struct memwait_change {
 	struct memwait_notify notify;

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The open file: open, poll, fdinfo, close.
+ *
+ * A bound context belongs to a process (.process): only its threads arm, cancel and read. It ends
+ * when no descriptor in the table of that process (.table) refers to it and no such call is in
+ * progress, even if other processes hold copies: .uses counts the calls, plus one for the table.
+ * The thread that drops the last use ends the context itself, so a process that has died has ended
+ * its contexts when waitpid(2) returns. If another process shares the table and outlives this
+ * process, the context ends when that other process has closed it; until then, notifies pass over
+ * its waits, see claim.c.
+ *
+ * Every removal of a descriptor calls memwait_flush() with the table: close(2) and dup2(2), exec
+ * for descriptors that it closes, and the end of the table, with its last user. A dup(2) or dup2(2)
+ * that races with a close may come too late, and add a descriptor at a number at which the close
+ * has already looked. A binding may race with a close by another thread, and therefore looks as
+ * well:
+ *
+ *	close					bind
+ *	remove the descriptor			set .table
+ *	full barrier				full barrier
+ *	load .table: look for others		look for a descriptor
+ *
+ * So while .table names a table, that table has a descriptor, or a thread that uses the table is
+ * about to look. The table's memory is not freed, and no other table has its address.
+ *
+ * The first call that arms, cancels or reads, or that has MEMWAIT_OWNER_CONTEXT, decides: with
+ * MEMWAIT_OWNER_BIND the context is bound, otherwise it serves every process and cannot be bound
+ * later. See memwait_context_use() and memwait_identity_bind().
+ */
+#include <linux/fdtable.h>
+#include <linux/minmax.h>
+#include <linux/seq_file.h>
+#include <linux/uaccess.h>
+
+#include "compat.h"
+#include "context.h"
+
+/* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
+#define MEMWAIT_LOOK	1024
+
+/* memwait_context.table of a bound context that its process has closed. */
+static char memwait_nobody;
+
+/**
+ * memwait_open() - open(2): create a context
+ * @inode: the device's
+ * @file: gets the context
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, -ENOMEM, or -EMFILE: over the user's limit.
+ */
+int memwait_open(struct inode *inode, struct file *file)
+{
+	struct memwait_context *context;
+
+	context = memwait_context_alloc();
+	if (!context)
+		return -ENOMEM;
+	if (!memwait_user_charge(context->user, MEMWAIT_CONTEXTS, 1)) {
+		memwait_context_free(context);
+		return -EMFILE;
+	}
+
+	memwait_expire_open(context);
+	file->private_data = context;
+	file->f_mode |= FMODE_NOWAIT;
+
+	/* stream_open(): without a file position, read(2) calls do not serialize. */
+	return stream_open(inode, file);
+}
+
+/* At the first use: lets every process use the context, unless it is bound. Returns its table. */
+static fl_owner_t memwait_context_decide(struct memwait_context *context)
+{
+	fl_owner_t table;
+
+	/* A binding sets .table under the lock, after it has found it undecided. */
+	spin_lock(&context->lock);
+	table = context->table;
+	if (!table) {
+		table = &memwait_anybody;
+		WRITE_ONCE(context->table, table);
+	}
+	spin_unlock(&context->lock);
+	return table;
+}
+
+/**
+ * memwait_context_use() - begin a call that only the process of a bound context may make
+ * @context: the context
+ *
+ * The first call on an unbound context decides that any process may use it.
+ *
+ * Context: process context.
+ *
+ * Return: 0: call memwait_context_unuse() at the end; -EPERM: the context is another process's, or
+ * has ended.
+ */
+int memwait_context_use(struct memwait_context *context)
+{
+	fl_owner_t table = smp_load_acquire(&context->table);	/* before .process */
+
+	if (unlikely(!table))
+		table = memwait_context_decide(context);
+	if (likely(table == &memwait_anybody))
+		return 0;
+	if (!memwait_context_is_own(context) || !refcount_inc_not_zero(&context->uses))
+		return -EPERM;
+	return 0;
+}
+
+/* Ends a context. No call on it is in progress, and none will begin. */
+static void memwait_context_end(struct memwait_context *context)
+{
+	LLIST_HEAD(unused);
+
+	memwait_context_wake(context);
+	memwait_async_end_all(context, &unused);
+	/* After the waits: see watch.c. */
+	if (context->identity)
+		memwait_identity_kill(context->identity, false);
+	context->identity = NULL;
+	memwait_pins_put(context, &unused);	/* last, may block forever */
+}
+
+/**
+ * memwait_context_unuse() - end a call that only the process of a bound context may make
+ * @context: after memwait_context_use(); ends if it was closed during the call
+ *
+ * Pins that the call has left unused are put only after this, because putting them may take
+ * forever.
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_context_unuse(struct memwait_context *context)
+{
+	if (READ_ONCE(context->table) != &memwait_anybody && refcount_dec_and_test(&context->uses))
+		memwait_context_end(context);
+}
+
+/*
+ * Whether a descriptor in the current process's table refers to a context. Nothing else shows this:
+ * the file's references include those of other tables, of calls in progress and of messages. Starts
+ * at the descriptor that it found last, so that closing many descriptors one by one is linear.
+ */
+static bool memwait_has_descriptor(const struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+	struct files_struct *files = current->files;
+	unsigned int fd = READ_ONCE(context->descriptor), max, nr;
+	bool found = false;
+
+	rcu_read_lock();
+	max = files_fdtable(files)->max_fds;
+	for (nr = 0; nr < max && !found; nr++) {
+		if (nr % MEMWAIT_LOOK == MEMWAIT_LOOK - 1) {
+			rcu_read_unlock();
+			cond_resched();
+			rcu_read_lock();
+		}
+		fd = fd < max ? fd : 0;
+		found = files_lookup_fd_raw(files, fd++) == file;
+	}
+	rcu_read_unlock();
+	if (found)
+		WRITE_ONCE(context->descriptor, fd - 1);
+	return found;
+}
+
+/**
+ * memwait_flush() - close(2) of a descriptor; a table's last descriptor ends a bound context
+ * @file: the context
+ * @id: the table that had the descriptor; if it is not the current process's, it is being freed
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0.
+ */
+int memwait_flush(struct file *file, fl_owner_t id)
+{
+	struct memwait_context *context = file->private_data;
+	struct pid *process = NULL;
+
+	smp_mb();	/* pairs with the barrier of a binding, see the top */
+	if (!id || READ_ONCE(context->table) != id)
+		return 0;
+	if (id == current->files && memwait_has_descriptor(file))
+		return 0;
+	/* Under the lock: a notify may look at the process, see memwait_context_is_dying(). */
+	spin_lock(&context->lock);
+	if (context->table == id) {
+		process = context->process;
+		WRITE_ONCE(context->process, NULL);
+		WRITE_ONCE(context->table, &memwait_nobody);
+	}
+	spin_unlock(&context->lock);
+	if (process) {
+		put_pid(process);
+		memwait_context_unuse(context);
+	}
+	return 0;
+}
+
+/**
+ * memwait_release() - last close: end the context
+ * @inode: the device's
+ * @file: the context
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0.
+ */
+int memwait_release(struct inode *inode, struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+
+	memwait_expire_close(context);
+	memwait_places_free(context);
+	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
+	memwait_context_end(context);
+	memwait_context_put(context);
+	return 0;
+}
+
+/**
+ * memwait_poll() - poll(2)
+ * @file: the context
+ * @table: of the poller
+ *
+ * Context: process context; takes the context's lock if a timer has fired.
+ *
+ * Return: EPOLLIN | EPOLLRDNORM; EPOLLERR | EPOLLHUP: a bound context has ended; or 0.
+ */
+__poll_t memwait_poll(struct file *file, poll_table *table)
+{
+	struct memwait_context *context = file->private_data;
+
+	poll_wait(file, &context->pollers, table);
+	smp_mb();	/* (D), see wake.c: in poll_wait() itself since 6.14 */
+	if (unlikely(memwait_context_has_ended(context)))
+		return EPOLLERR | EPOLLHUP;
+	if (READ_ONCE(context->nr_completed) ||
+	    (READ_ONCE(context->due) && memwait_is_due(context)))
+		return EPOLLIN | EPOLLRDNORM;
+	return 0;
+}
+
+/**
+ * memwait_info() - MEMWAIT_IOC_INFO
+ * @context: the caller's
+ * @arg: user buffer
+ * @size: its size; bytes past struct memwait_info are zeroed
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, -EINVAL or -EFAULT.
+ */
+int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
+{
+	struct memwait_user *user = context->user;
+	struct memwait_info info = {
+		.features = (IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0) |
+			    (memwait_has_owners ? MEMWAIT_FEATURE_OWNERS : 0),
+		.max_user_waits = READ_ONCE(memwait_limits[MEMWAIT_WAITS]),
+		.user_waits = atomic_long_read(&user->used[MEMWAIT_WAITS]),
+		.max_group = MEMWAIT_GROUP_MAX,
+		.max_user_contexts = READ_ONCE(memwait_limits[MEMWAIT_CONTEXTS]),
+		.user_contexts = atomic_long_read(&user->used[MEMWAIT_CONTEXTS]),
+		.max_user_owners = READ_ONCE(memwait_limits[MEMWAIT_OWNERS]),
+		.user_owners = atomic_long_read(&user->used[MEMWAIT_OWNERS]),
+	};
+	size_t known = min(size, sizeof(info));
+
+	if (size < offsetofend(struct memwait_info, reserved))
+		return -EINVAL;
+	if (copy_to_user(arg, &info, known) || clear_user(arg + known, size - known))
+		return -EFAULT;
+	return 0;
+}
+
+#ifdef CONFIG_PROC_FS
+/**
+ * memwait_show_fdinfo() - contents of /proc/PID/fdinfo
+ * @seq: where to write
+ * @file: the context
+ *
+ * Context: process context; takes the context's lock.
+ */
+void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+	unsigned int pending, completed, pins, places;
+
+	spin_lock(&context->lock);
+	pending = context->nr_pending;
+	completed = context->nr_completed;
+	pins = atomic_read(&context->nr_pins);
+	places = context->nr_places;
+	spin_unlock(&context->lock);
+	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
+		   completed, pins, places);
+	/* .identity is freed when a bound context ends. */
+	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
+		   READ_ONCE(context->id));
+}
+#endif

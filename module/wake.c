@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Waking the pollers and readers of a context.
+ *
+ *	poll, a reader that blocks		notify, timer, end of the context
+ *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
+ *	(D) barrier				(E) barrier
+ *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
+ *
+ * (D) is in memwait_poll() and memwait_read_block(), (E) in memwait_wakes_add_context(),
+ * memwait_context_wake() and rcuwait_wake_up(). Either the waker finds the poller or reader, or the
+ * poller or reader sees the waker's store. So a context without pollers and readers costs a barrier
+ * and no lock. A notify takes a reference to a context that has pollers under the context's lock,
+ * together with its completion, and puts the reference after the wake-up.
+ *
+ * A completion takes the first blocked reader out of .readers, under the context's lock, and the
+ * step wakes the reader in the same way as threads, without a lock that the reader would block on.
+ * With PREEMPT_RT the reader is woken immediately: if it preempts the notifier, it waits for the
+ * notifier's locks, and the notifier inherits its priority. As many readers are woken as there are
+ * completions, and none of them depends on another. Once the reader has seen .woken set, it no
+ * longer needs the lock: (F), a release and acquires.
+ *
+ * All other wake-ups leave the reader in the list: they wake the first reader (.first_reader, under
+ * RCU, so a timer can do it), which leaves by itself if there is something to read. A reader that
+ * was woken either reads, and looks again after it has dropped read_lock, or leaves because of a
+ * signal, and looks again, too: a reader that finds completions or .due then wakes the first reader
+ * that still blocks. read.pml models this.
+ *
+ * A step wakes a context's pollers once for all completions that it added there, without holding a
+ * queue's or context's lock. A later step of the same call (.woken_by) does not wake them again,
+ * unless a reader has looked at the completions since: that reader takes only completions that it
+ * has seen, and its caller may go to sleep then, because a read of fewer than 16 shows that none
+ * are left.
+ *
+ * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
+ * disabled, as for an eventfd. So more than one poller ends the step.
+ */
+#include <linux/preempt.h>
+#include <linux/sched/task.h>
+
+#include "call.h"
+#include "context.h"
+
+static atomic64_t memwait_nr_calls;
+
+/**
+ * memwait_new_call() - number a call that may wake a context more than once
+ *
+ * Context: any.
+ *
+ * Return: a unique number, not 0.
+ */
+u64 memwait_new_call(void)
+{
+	return atomic64_inc_return(&memwait_nr_calls);
+}
+
+/*
+ * Takes a blocked reader out of the list; no other thread will wake the reader then. With
+ * PREEMPT_RT the notifier may be preempted before the end of its step, so the reader is woken here.
+ */
+static void memwait_wakes_add_reader(struct memwait_wakes *wakes, struct memwait_context *context,
+				     struct memwait_reader *reader)
+{
+	struct task_struct *task = get_task_struct(reader->task);
+
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+	memwait_reader_remove(context, reader);
+	smp_store_release(&reader->woken, true);	/* (F) */
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT)) {
+		wakes->tasks[wakes->nr_tasks++] = task;
+		return;
+	}
+	wake_up_process(task);
+	preempt_enable();
+	put_task_struct(task);
+}
+
+/*
+ * Records that a context got a completion and needs a wake-up. @wakes is not full, see
+ * memwait_wakes_are_full().
+ */
+void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context)
+{
+	struct memwait_reader *reader;
+	unsigned int i;
+
+	lockdep_assert_held(&context->lock);
+	reader = list_first_entry_or_null(&context->readers, struct memwait_reader, node);
+	if (reader)
+		memwait_wakes_add_reader(wakes, context, reader);
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (wakes->contexts[i] == context)
+			return;
+	}
+	if (unlikely(wakes->call)) {
+		if (context->woken_by == wakes->call)
+			return;
+		context->woken_by = wakes->call;
+	}
+	smp_mb();	/* (E) pairs with (D) */
+	if (!waitqueue_active(&context->pollers))	/* after (E) */
+		return;
+	refcount_inc(&context->refs);
+	wakes->contexts[wakes->nr_contexts++] = context;
+	/* The result may be stale immediately, as it would be with the lock. */
+	wakes->crowded = data_race(!list_is_singular(&context->pollers.head));
+	/* The call may come back to this context in another step. */
+	if (unlikely(wakes->crowded) && !wakes->call) {
+		wakes->call = memwait_new_call();
+		context->woken_by = wakes->call;
+	}
+}
+
+/**
+ * memwait_context_wake_pollers() - wake the pollers of a context
+ * @context: the caller holds a reference
+ *
+ * Context: any.
+ */
+void memwait_context_wake_pollers(struct memwait_context *context)
+{
+	__poll_t events = EPOLLIN | EPOLLRDNORM;
+
+	if (unlikely(memwait_context_has_ended(context)))
+		events |= EPOLLERR | EPOLLHUP;
+	wake_up_poll(&context->pollers, events);
+}
+
+/**
+ * memwait_context_wake() - wake the pollers and a reader of a context
+ * @context: the caller holds a reference
+ *
+ * Context: any.
+ */
+void memwait_context_wake(struct memwait_context *context)
+{
+	smp_mb();	/* (E) pairs with (D) */
+	if (waitqueue_active(&context->pollers))	/* after (E) */
+		memwait_context_wake_pollers(context);
+	memwait_context_wake_reader(context);
+}
+
+/**
+ * memwait_context_unlock_and_wake() - drop a context's lock after a completion was added
+ * @context: its lock is held
+ *
+ * Wakes pollers and a reader before the caller can be preempted, except on PREEMPT_RT.
+ *
+ * Context: process context.
+ */
+void memwait_context_unlock_and_wake(struct memwait_context *context)
+	__releases(&context->lock)
+{
+	memwait_step_begin();
+	spin_unlock(&context->lock);
+	memwait_context_wake(context);
+	memwait_step_done();
+}
