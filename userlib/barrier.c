@@ -1,48 +1,53 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Barriers: 64 bits. The upper half is a generation, which changes when all have met.
+ * Barriers. A barrier has a state of 64 bits. The upper half is a generation, which changes when
+ * all participants have met.
  *
  *	private: the lower half is the number of arrivals. Waiters sleep on the generation
- *	shared: the lower half counts arrivals, and goes on counting across generations; the
- *		generation is the lower half at its beginning. Waiters sleep on the lower half
+ *	shared: the lower half counts arrivals, and continues to count across generations; the
+ *		generation is the value of the lower half when the generation began. Waiters sleep
+ *		on the lower half
  *
- * What waiters sleep on grows by eights. Its bits below:
+ * The half that waiters sleep on grows in steps of eight. Its lower three bits are:
  *
- *	ANNOUNCED	those of the generation before are not woken yet. Private: nor have they met
+ *	ANNOUNCED	the previous generation is not woken yet. Private: nor has it met
  *	BROKEN		the waiters of this generation fail
- *	ABORTED		beside BROKEN: a thread that comes fails, too. Without it that thread first
- *			finishes the reset which has set BROKEN
+ *	ABORTED		with BROKEN: a newcomer fails too. Without ABORTED a newcomer first
+ *			finishes the reset that has set BROKEN
  *
  * Invariants:
- *	Shared: the generation changes in one step, by the thread that finds all present, or by a
+ *	Shared: the generation is changed in one step, by the thread that finds all present, or by a
  *	reset.
- *	Private: the number of arrivals is below the barrier's count, unless called off, as the last
- *	one does not add itself. It is 0 while ANNOUNCED is set.
- *	Shared: the number of the lower half never goes back, or a waiter would take it for the
- *	value that it saw. Since the generation began, it has grown by at least the number of
- *	arrivals. Nobody passes while ANNOUNCED is set.
- *	Nobody arrives while ANNOUNCED is set; nor, if shared, gives up.
- *	Nobody arrives, takes an arrival back or falls asleep while BROKEN is set, and no generation
- *	begins but by (7) and (8).
+ *	Private: the number of arrivals is below the barrier's count, because the last participant
+ *	does not add itself; except after the generation was called off. It is 0 while ANNOUNCED is
+ *	set.
+ *	Shared: the lower half never decreases, because a waiter could otherwise find the value
+ *	again that it saw. Since the generation began, it has grown by at least the number of
+ *	arrivals. No participant passes while ANNOUNCED is set.
+ *	No thread arrives while ANNOUNCED is set; nor does any give up then, if the barrier is
+ *	shared.
+ *	No thread arrives, takes its arrival back or falls asleep while BROKEN is set, and no
+ *	generation begins except by (7) and (8).
  *
  * A waiter that gives up takes its arrival back, unless the generation is over.
  *
- * At a private barrier, for one that comes when all others have arrived:
+ * Private barriers. A thread that comes when all others have arrived does:
  *
  *	(i) the next generation, ANNOUNCED
  *	(ii) in one system call: clear ANNOUNCED, and wake all
  *
- * Whoever clears ANNOUNCED in (ii) is the last to arrive, and passes. Until then (i) says no more
- * than that all but one have arrived. Those wait on; one that gives up goes back to their
- * generation, with one arrival less. If (ii) fails, or finds nothing to clear, its caller has not
- * arrived. It may be late, and clear ANNOUNCED of a later generation: then it is the last there.
+ * The thread that clears ANNOUNCED in (ii) is the last to arrive, and passes. Until then (i) only
+ * means that all participants but one have arrived. They continue to wait; if one of them gives up,
+ * it restores their generation, with one arrival less. If (ii) fails, or finds nothing to clear,
+ * its caller has not arrived. The caller may be late, and clear the ANNOUNCED of a later
+ * generation: then it is the last to arrive in that generation.
  *
  * If an abort comes between (i) and (ii), the first waiter that sees it calls the generation off:
- * in one step it clears ANNOUNCED, and makes the number of arrivals the barrier's count. (ii) comes
- * before that step, or finds nothing to clear. So all have met, or all of them fail.
+ * in one step it clears ANNOUNCED, and sets the number of arrivals to the barrier's count. (ii)
+ * comes before that step, or finds nothing to clear. So either all have met, or all fail.
  *
- * Between processes, a waiter that dies no longer counts. So the number of arrivals is an upper
- * bound: when it reaches the barrier's count, the kernel is asked how many sleep.
+ * Shared barriers. A waiter that dies no longer counts. So the number of arrivals is an upper
+ * bound: when it reaches the barrier's count, the caller asks the kernel how many waiters sleep:
  *
  *	(1) add one: to arrive, to repeat (3), and to give up
  *	(2) fewer than all: sleep while the lower half is unchanged
@@ -52,40 +57,42 @@
  *	(5) in one system call: clear ANNOUNCED, and wake all
  *	(6) if fewer sleep than all but one, sleep while the lower half is unchanged
  *
- * Of two threads in (3), the later one in (1) changed the value that the earlier one saw. The
- * earlier one slept before, and is counted in (3); or it does not go to sleep, and comes back to
- * (1). So one of them finds all. The lower half grows too large, which is harmless for 2^29 times.
+ * Of two threads in (3), the one that did (1) later changed the value that the earlier one saw. The
+ * earlier thread slept before, and is counted in (3); or it does not go to sleep, and comes back to
+ * (1). So one of them finds all. The lower half grows faster than arrivals do, which is harmless
+ * for up to 2^29 steps.
  *
- * No more threads than the barrier's count may come at a time: of those on their way, nobody can
- * tell which ones the others found asleep. More of them would all pass in (4).
+ * No more threads than the barrier's count may use the barrier at a time: among the threads that
+ * are on their way to sleep, no thread can tell which of them the others counted as asleep. Surplus
+ * threads would all pass in (4).
  *
- * Any other thread's change fails the compare-and-swap of (4), and all is repeated.
+ * Any change by another thread makes the compare-and-swap of (4) fail, and everything is repeated.
  *
- * If the caller dies between (4) and (5), all others sleep, as if it had not come. One that comes
- * in its place does (5) and passes with them; so does a waiter that gives up: it has met the
- * others. Whoever clears ANNOUNCED is the one that found all present. If (5) fails, the generation
- * is taken back, and the caller has not arrived. A caller that stood still before (5) may clear
- * that of a later generation, after a reset: then nobody of that generation is told that it found
- * all present.
+ * If the caller dies between (4) and (5), all others sleep, as if it had not come. A thread that
+ * comes instead does (5) and passes with them; so does a waiter that gives up, because it has met
+ * the others. The thread that clears ANNOUNCED counts as the one that found all present. If (5)
+ * fails, the generation is taken back, and the caller has not arrived. A caller that was delayed
+ * before (5) may, after a reset, clear the ANNOUNCED of a later generation: then no thread of that
+ * generation gets MEMWAIT_BARRIER_SERIAL_THREAD.
  *
- * Abort sets BROKEN and ABORTED, and wakes all, in one system call: no death can split it, but
+ * An abort sets BROKEN and ABORTED, and wakes all, in one system call: no death can split it, but
  * others may see BROKEN before all are woken. A reset does the same with BROKEN alone, and then:
  *
- *	(7) wakes all; @epoch: becomes the generation that is to begin
+ *	(7) wakes all; @epoch: becomes the generation that will begin
  *	(8) the state: that generation begins, and BROKEN and ABORTED are cleared
  *
- * A waiter that the reset wakes may come again before (8), and a caller may die before it: so
- * a thread that comes does (7) and (8) itself, unless ABORTED is set. A reset whose generation is
- * over has nothing left to do: what is BROKEN then is so by a later call.
+ * A waiter that the reset wakes may come again before (8), and the caller of the reset may die
+ * before (8): so a newcomer does (7) and (8) itself, unless ABORTED is set. A reset whose
+ * generation is over has nothing left to do: if BROKEN is set then, a later call has set it.
  *
- * Nobody sleeps from (7) to (8): another abort may still be about to wake those of its BROKEN, but
- * those of the new generation must not find them asleep.
+ * No waiter sleeps from (7) to (8): another abort may still be about to wake the waiters of the
+ * broken generation, but threads of the new generation must not find them asleep.
  *
  * A waiter that finds another generation has met the others, or its own generation has ended by a
  * reset: then @epoch is not what it was when the waiter arrived. If all had met before the reset,
- * it fails too. A waiter that finds its own generation, and BROKEN, has failed.
+ * the waiter fails nevertheless. A waiter that finds its own generation, and BROKEN, has failed.
  *
- *	waiter					reset, or one that comes
+ *	waiter					reset, or a newcomer
  *	load the state, without BROKEN (a)	load @epoch (f)
  *	load @epoch				load the state, with BROKEN (c)
  *	(1) compare-and-swap the state (b)	(7) compare-and-swap @epoch (g)
@@ -93,14 +100,15 @@
  *	load the state, another one (e)
  *	load @epoch
  *
- * (a) and (e) acquire what (d) releases: the new @epoch. A waiter that finds another @epoch beside
- * an old state cannot take its arrival back, and looks again: (e). (c) acquires what (b) releases:
- * (7) comes after the waiter's first load of @epoch. As (b) finds the state of (a), no reset is
+ * (a) and (e) acquire what (d) releases: the new @epoch. A waiter that finds a new @epoch with an
+ * old state cannot take its arrival back, and looks again: (e). (c) acquires what (b) releases: (7)
+ * comes after the waiter's first load of @epoch. Because (b) finds the state of (a), no reset is
  * between them.
  *
- * Of several that do (7) and (8) from one state each takes (7) to the same value. (f) acquires what
- * (g) releases: the state of (c) is not of an epoch before that of (f). So (7) never takes @epoch
- * back: one that is late fails in it, or changes nothing, and then fails in (8).
+ * If several threads do (7) and (8) from one state, each sets @epoch to the same value in (7). (f)
+ * acquires what (g) releases: the state of (c) does not belong to an epoch before that of (f). So
+ * (7) never takes @epoch back: a thread that is late fails in (7), or changes nothing there, and
+ * then fails in (8).
  */
 #include <string.h>
 
@@ -116,7 +124,7 @@ struct barrier {
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
 
-/* Of what is slept on. */
+/* Bits of the half that waiters sleep on. */
 #define ANNOUNCED	1U
 #define BROKEN		2U
 #define ABORTED		4U
@@ -144,7 +152,7 @@ static bool is_valid(const struct barrier *barrier)
 				   MEMWAIT_PRIVATE);
 }
 
-/* Returns 0, or why a call can do nothing. */
+/* Returns 0, or the error of a call that can do nothing. */
 static int why_not(const struct barrier *barrier)
 {
 	return is_valid(barrier) ? memwait_need_device() : EINVAL;
@@ -155,7 +163,7 @@ static bool is_private(const struct barrier *barrier)
 	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
 
-/* What waiters sleep on. */
+/* The half that waiters sleep on. */
 static uint32_t slept_on(const struct barrier *barrier, uint64_t state)
 {
 	return is_private(barrier) ? generation_of(state) : (uint32_t)state;
@@ -167,13 +175,13 @@ static const volatile void *sleep_word(struct barrier *barrier)
 				     memwait_lower_half(&barrier->state);
 }
 
-/* Any of @bits. */
+/* Whether any of @bits is set. */
 static bool has(const struct barrier *barrier, uint64_t state, uint32_t bits)
 {
 	return slept_on(barrier, state) & bits;
 }
 
-/* Nobody has arrived in it. */
+/* A new generation, without arrivals. */
 static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
 {
 	uint32_t begins = (slept_on(barrier, state) | (STEP - 1)) + 1;
@@ -188,16 +196,16 @@ static uint64_t next_announced(const struct barrier *barrier, uint64_t state)
 	       (is_private(barrier) ? (uint64_t)ANNOUNCED << 32 : ANNOUNCED);
 }
 
-/* One that comes; at a private barrier, if it would be the last: (i). */
+/* The state after one arrival; at a private barrier, if it would be the last arrival: (i). */
 static uint64_t one_more(const struct barrier *barrier, uint64_t state)
 {
-	/* The lower half only, which wraps. */
+	/* Only the lower half changes; it wraps. */
 	if (!is_private(barrier))
 		return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + STEP);
 	return (uint32_t)state + 1 < barrier->count ? state + 1 : next_announced(barrier, state);
 }
 
-/* One of @generation that gives up. */
+/* The state after a thread of @generation has given up. */
 static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
 	if (!is_private(barrier))
@@ -207,7 +215,7 @@ static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t
 	return (uint64_t)generation << 32 | (barrier->count - 2);
 }
 
-/* The number of arrivals, or more. */
+/* An upper bound of the number of arrivals. */
 static uint32_t arrived(uint64_t state)
 {
 	return ((uint32_t)state - generation_of(state)) / STEP;
@@ -215,7 +223,7 @@ static uint32_t arrived(uint64_t state)
 
 static uint32_t epoch_of(struct barrier *barrier)
 {
-	/* relaxed: the state orders it, as above */
+	/* relaxed: the state orders it, see the top of this file */
 	return atomic_load_explicit(&barrier->epoch, memory_order_relaxed);
 }
 
@@ -229,7 +237,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
-/* Whether nobody has arrived in this generation. */
+/* Whether no thread has arrived in this generation. */
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
 	return !has(barrier, state, ANNOUNCED) &&
@@ -244,16 +252,21 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 
 	if (!is_valid(barrier))
 		return EINVAL;
-	/* relaxed: a caller that was at the barrier sees at least that generation */
+	/*
+	 * relaxed: a caller that has passed the barrier sees at least the generation that it passed
+	 */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
-	/* If nobody has arrived, sleepers are of the last generation, and are being woken. */
+	/*
+	 * If no thread has arrived, all sleepers belong to the last generation, and are being
+	 * woken.
+	 */
 	word = is_empty(barrier, state) || has(barrier, state, BROKEN) ? NULL : sleep_word(barrier);
 	return memwait_users_drain(&barrier->users, word);
 }
 
 /*
- * @how: BROKEN, with ABORTED or without. Stores what was slept on in *@was. Touches nothing
- * afterwards: those that it wakes may free the barrier.
+ * @how: BROKEN, with or without ABORTED. Stores the value that waiters slept on in *@was. Touches
+ * nothing afterwards: the threads that it wakes may free the barrier.
  */
 static int break_it(struct barrier *barrier, uint32_t how, uint32_t *was)
 {
@@ -275,8 +288,8 @@ int memwait_barrier_abort(memwait_barrier_t *public_barrier)
 }
 
 /*
- * (7) and (8), unless that generation is over in which @was was slept on, or a bit of @until is
- * set. Returns 0 or an error.
+ * (7) and (8), unless the generation that @was belongs to is over, or a bit of @until is set.
+ * Returns 0 or an error.
  */
 static int mend(struct barrier *barrier, uint32_t was, uint32_t until)
 {
@@ -310,7 +323,7 @@ static int mend(struct barrier *barrier, uint32_t was, uint32_t until)
 	}
 }
 
-/* Those whom it wakes may destroy the barrier, and so it is a user. */
+/* A user, because the threads that it wakes may destroy the barrier. */
 int memwait_barrier_reset(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
@@ -343,18 +356,20 @@ int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *cou
 		*count = barrier->count;
 	if (waiting)
 		*waiting = (unsigned int)ret;
-	/* relaxed: it may have changed when the caller reads it */
+	/* relaxed: the answer may be stale anyway */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	return has(barrier, state, ABORTED) ? EPIPE : 0;
 }
 
-/* For a thread that comes: a @state to arrive at; EPIPE; or why a reset cannot be finished. */
+/*
+ * For a newcomer: loads a @state to arrive in. Returns 0; EPIPE; or the error of finishing a reset.
+ */
 static int load_state(struct barrier *barrier, struct memwait_round *round, uint64_t *state)
 {
 	int ret;
 
 	for (;;) {
-		/* acquire: (a); and what those did who have come before */
+		/* acquire: (a); and the work of threads that have arrived before */
 		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 		round->generation = generation_of(*state);
 		round->epoch = epoch_of(barrier);
@@ -369,8 +384,8 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 }
 
 /*
- * What was ANNOUNCED in @state: (5), or (ii). Returns MEMWAIT_BARRIER_SERIAL_THREAD; 0: another
- * thread has done it, or taken it back; or an error.
+ * Wakes the generation that was ANNOUNCED in @state: (5), or (ii). Returns
+ * MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has done it, or taken it back; or an error.
  */
 static int wake_announced(struct barrier *barrier, uint64_t state)
 {
@@ -380,13 +395,13 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 
 	if (ret < 0)
 		return -ret;
-	/* Until it is done nobody arrives. An abort comes after it. */
+	/* Until this is done no thread arrives. An abort comes after it. */
 	return (is_private(barrier) ? was & ANNOUNCED :
 		(was & ~(BROKEN | ABORTED)) == (uint32_t)state) ?
 	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
 }
 
-/* Whether those of @generation have not met: they wait, or it is called off. */
+/* Whether @generation has not met: its threads wait, or it is called off. */
 static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
 	uint32_t past = (generation_of(state) & ~(BROKEN | ABORTED)) - generation;
@@ -397,9 +412,9 @@ static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t gene
 }
 
 /*
- * By one that has arrived. Returns MEMWAIT_OP_WAITS, and the @state, if its generation is not over.
- * Otherwise 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and are woken; EPIPE; or an error,
- * and they have not met.
+ * Called by a thread that has arrived. Returns MEMWAIT_OP_WAITS, and the @state, if its generation
+ * is not over. Otherwise returns 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and are woken;
+ * EPIPE; or an error, and they have not met.
  */
 static int look_for_end(struct barrier *barrier, const struct memwait_round *round, uint64_t *state)
 {
@@ -417,7 +432,9 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 			if (!has(barrier, *state, ANNOUNCED))
 				return EPIPE;
 			next = *state - ((uint64_t)ANNOUNCED << 32) + barrier->count;
-			/* Calls it off. relaxed: it has seen the abort */
+			/*
+			 * Calls the generation off. relaxed: this thread has already seen the abort
+			 */
 			atomic_compare_exchange_strong_explicit(&barrier->state, state, next,
 								memory_order_relaxed,
 								memory_order_relaxed);
@@ -428,7 +445,7 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 		ret = wake_announced(barrier, *state & ~(uint64_t)(BROKEN | ABORTED));
 		if (ret < 0)
 			return ret;
-		/* relaxed: nobody has passed */
+		/* relaxed: no thread has passed */
 		next = (uint64_t)round->generation << 32 | ((uint32_t)*state & ~ANNOUNCED);
 		if (ret && atomic_compare_exchange_strong_explicit(&barrier->state, state, next,
 								   memory_order_relaxed,
@@ -440,7 +457,7 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 /* Gives up. Returns false if the generation is over. */
 static bool withdraw(struct barrier *barrier, uint32_t generation)
 {
-	/* relaxed, all: it learns nothing here, but if it is too late in look_for_end() */
+	/* relaxed, all: nothing is acquired here; if it is too late, look_for_end() acquires */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 
 	while (goes_on(barrier, state, generation) && !has(barrier, state, BROKEN)) {
@@ -455,7 +472,7 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 	return false;
 }
 
-/* As withdraw(), for @reason. Returns that, or how the generation has ended. */
+/* Like withdraw(). Returns @reason, or, if it is too late, the result of the generation. */
 static int give_up(struct barrier *barrier, const struct memwait_round *round, int reason)
 {
 	uint64_t state;
@@ -470,15 +487,16 @@ static int give_up(struct barrier *barrier, const struct memwait_round *round, i
 }
 
 /*
- * Before a waiter repeats (1), which keeps others from sleeping: a delay that grows, and differs
- * between threads of all processes. Returns whether it waited, and is to look again first.
+ * Called before a waiter repeats (1), which keeps others from sleeping: a delay that grows, and
+ * that differs between the threads of all processes. Returns whether it waited; the caller then
+ * looks at the state again first.
  */
 static bool back_off(int *tries)
 {
 	uint32_t n = (uint32_t)*tries / 2, i;
 	struct memwait_deadline now;
 
-	/* On one processor nobody repeats it at the same time. */
+	/* On one processor no two threads repeat it at the same time. */
 	if ((*tries)++ % 2 || !memwait_may_spin())
 		return false;
 	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);
@@ -490,8 +508,8 @@ static bool back_off(int *tries)
 
 /*
  * At a shared barrier, after arriving; @has_come: the caller's (1) made @state. Returns 0: all have
- * met; MEMWAIT_BARRIER_SERIAL_THREAD: and the caller found that; MEMWAIT_OP_WAITS: sleep; or an
- * error.
+ * met; MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and the caller found that out;
+ * MEMWAIT_OP_WAITS: sleep; or an error.
  */
 static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t state, bool has_come)
 {
@@ -510,7 +528,10 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 		if (!has_come) {
 			if (back_off(&round->tries))
 				continue;
-			/* relaxed: the one below acquires what others have released */
+			/*
+			 * relaxed: the last compare-and-swap below acquires what others have
+			 * released
+			 */
 			if (!atomic_compare_exchange_strong_explicit(&barrier->state, &state,
 								     one_more(barrier, state),
 								     memory_order_relaxed,
@@ -524,7 +545,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 			return -ret;
 		if ((uint32_t)ret + 1 < barrier->count)
 			return MEMWAIT_OP_WAITS;
-		/* acq_rel: all pass by it. Then this finds what it has announced. */
+		/* acq_rel: all pass because of it. look_for_end() then finds the announcement. */
 		atomic_compare_exchange_strong_explicit(&barrier->state, &state,
 							next_announced(barrier, state),
 							memory_order_acq_rel,
@@ -553,7 +574,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 			return ret;
 		MEMWAIT_INVARIANT(!is_private(barrier) || (uint32_t)state < barrier->count);
 		next = one_more(barrier, state);
-		/* release: publishes what each did before to all of them; (b) */
+		/* release: publishes each participant's earlier work to all participants; (b) */
 		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							  memory_order_release,
 							  memory_order_relaxed) &&
@@ -568,7 +589,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	return ret > 0 ? give_up(barrier, round, ret) : ret;
 }
 
-/* Before the barrier is left, which may be freed then. */
+/* Called before the thread leaves the barrier, which may be freed afterwards. */
 static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
 	struct barrier *barrier = of_users(users);
@@ -595,7 +616,7 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return give_up(barrier, round, ret);
 }
 
-/* The result of one that waits for nobody. */
+/* The result at a barrier with a count of 1. */
 static int be_alone(struct barrier *barrier)
 {
 	struct memwait_round round;
@@ -635,7 +656,9 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	struct barrier *barrier = op->object;
 
 	(void)outcome;
-	/* Shared, and too late: whoever has found all present wakes them, and is told so. */
+	/*
+	 * If it is too late at a shared barrier, the thread that has found all present wakes them.
+	 */
 	if (is_private(barrier))
 		give_up(barrier, &op->round, ECANCELED);
 	else
@@ -643,6 +666,10 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	memwait_users_leave(&barrier->users, op);
 }
 
-static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
+static const struct memwait_op_kind wait_kind = {
+	.step = wait_step,
+	.undo = wait_undo,
+	.epipe = "The barrier was aborted or reset",
+};
 
 MEMWAIT_DEFINE_OBJECT_WAITS(barrier, wait, memwait_barrier_t)

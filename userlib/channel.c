@@ -19,11 +19,12 @@
  *
  * A sender locks its side, writes the item at head and advances head. A receiver locks its side,
  * reads the item at tail and advances tail. Positions wrap at a large multiple of twice the
- * capacity. This tells a full ring from an empty one, and a waiter that is delayed between (1) and
- * (3) below does not mistake a later position for the one that it saw.
+ * capacity. This distinguishes a full ring from an empty ring, and a waiter that is delayed between
+ * (1) and (3) below does not mistake a later position for the one that it saw.
  *
- * Death. Advancing a position is one atomic operation: the transfer happens there. So the lock of a
- * dead process is taken over as it is. The item that it was copying is lost; no slot is.
+ * Death. Advancing a position is one atomic operation, in which the transfer happens. So the lock
+ * of a dead process is taken over without any repair. The item that the process was copying is
+ * lost, but no slot is.
  *
  *	waiter					the other side
  *	(1) arm: set ARMED			(1) write or read the item
@@ -36,52 +37,53 @@
  * notifies by one system call, so no death separates the two. If a notified waiter dies before it
  * has transferred an item, the kernel wakes the next waiter (MEMWAIT_OWNED, see internal.h).
  *
- * (3) spares a stream of items one notify each: a notified waiter arms again before it sleeps
- * again. ARMED may be cleared if the notify woke no waiter, or woke the only one: then each waiter
- * that armed before (2) has the old position, and does not sleep. The clear is a compare-and-swap
- * that must fail if a waiter has armed since (2). Arming writes the stamp for that purpose: if the
- * stamp at (2) is not that of the new position, arming at the new position changes it, and it
- * cannot change back while the other side holds its lock. If this thread dies before (3), the next
- * change clears ARMED.
+ * (3) saves a stream of items one notify for each item: a notified waiter arms again before it
+ * sleeps again. ARMED may be cleared if the notify woke no waiter, or woke the only one: then each
+ * waiter that armed before (2) has the old position, and does not sleep. The clear is a
+ * compare-and-swap that must fail if a waiter has armed since (2). Arming writes the stamp for that
+ * purpose: if the stamp at (2) is not that of the new position, arming at the new position changes
+ * it, and it cannot change back while the other side holds its lock. If this thread dies before
+ * (3), the next change clears ARMED.
  *
- * ARMED may be set in vain: one notify does not tell whether more waiters sleep.
+ * ARMED may be set needlessly: a notify of one waiter does not show whether more waiters sleep.
  *
- * If two notifies wake two waiters, the kernel watches only the second, see internal.h. So a
- * thread that has transferred an item, finds ARMED set, and leaves something for another waiter,
- * notifies it.
+ * If two notifies wake two waiters, the kernel watches only the second, see internal.h. So a thread
+ * that has transferred an item, finds ARMED set, and leaves something for another waiter, notifies
+ * that waiter.
  *
- * CLOSED is set without a lock, at head and then at tail. Each store also wakes all who sleep on
- * that word, in one step, so none of them sleeps on. Head decides: a sender that holds the lock and
- * has not seen CLOSED there still sends. So a receiver that finds the ring empty and CLOSED takes
- * the senders' lock once: after that no item can come.
+ * CLOSED is set without a lock, at head and then at tail. Each store also wakes all waiters that
+ * sleep on that word, in one step, so none of them continues to sleep. Head decides: a sender that
+ * holds the lock and has not seen CLOSED there still sends. So a receiver that finds the ring empty
+ * and CLOSED takes the senders' lock once: after that no item can come.
  *
- * A thread may die between the two stores. Then those who sleep at tail sleep on as if it had died
- * before both: the ring is full, and they wait for a receiver. Each thread that finds CLOSED at
- * head only sets it at tail, so nobody has seen the channel closed while they sleep.
+ * A thread may die between the two stores. Then senders that sleep on tail continue to sleep as if
+ * it had died before both: the ring is full, and they wait for a receiver. Each thread that finds
+ * CLOSED only at head sets it at tail, so no thread has seen the channel closed while they sleep.
  *
  * Without the device. A call that must notify, and cannot, does nothing: nothing was sent, received
- * or closed. A close that has set CLOSED at head only is completed as after a death. Two kinds of
- * sleepers remain: those that wait for a lock that is unlocked, and those behind a waiter that
+ * or closed. A close that has set CLOSED only at head is completed as after a death. Two kinds of
+ * sleepers may be left: waiters for a lock that was unlocked, and waiters behind a waiter that
  * gives up. OWED is set for them. The next call on either side wakes all that wait for a change of
- * the side with OWED, and one that waits for its lock.
+ * the side with OWED, or for its lock.
  *
- * A thread with a lock may be stopped. Operations, and the calls that only try, never sleep for a
- * lock: an operation queues for it in its loop. The thread that would dispatch that loop may sleep
- * for the same lock. So while operations are counted, a contended unlock wakes all that wait for
- * the lock, and nobody depends on a loop. An operation that dies in this state stays counted: that
- * costs a system call for each of these.
+ * A thread that holds a lock may be stopped. Operations, and try functions, never sleep for a lock:
+ * an operation waits for the lock in its loop. The thread that should dispatch that loop may be
+ * asleep, waiting for the same lock. So while operations are counted, a contended unlock wakes all
+ * that wait for the lock, and no thread depends on a loop. An operation that dies while it is
+ * counted stays counted, which costs a system call for each contended unlock.
  *
- * Destroy. A call that takes a free lock and releases it while nobody waits for it touches nothing
- * afterwards: destroy waits for the lock. Any other call is a user of its side (users.c) as soon as
- * it has to wait, finds that others wait when it unlocks, or closes. So a call that is not counted
- * makes no access but those under the lock, once it has had that.
+ * Destroy. A call that takes a free lock, and releases it while no thread waits for it, touches
+ * nothing afterwards, so it suffices that destroy waits for the lock. Any other call is a user of
+ * its side (users.c) as soon as it has to wait, finds waiters when it unlocks, or closes the
+ * channel. So a call that is not a user makes no access outside the lock once it has acquired the
+ * lock.
  *
  *	caller with the lock			destroy
- *	(1) become a user, if others wait	(1) if somebody has the lock, take and release it
+ *	(1) become a user, if others wait	(1) if a thread holds the lock, take and release it
  *	(2) release the lock			(2) wait until there is no user
  *	(3) leave: the last access
  *
- * Whoever takes the lock after that (1) has waited for it, and is a user.
+ * A thread that takes the lock after destroy's (1) has waited for it, and is a user.
  *
  * Lock order: receivers, senders.
  */
@@ -89,7 +91,7 @@
 
 #include "internal.h"
 
-/* What one side writes: a cache line, if the channel is aligned. */
+/* The data that one side writes: a cache line, if the channel is aligned. */
 struct side {
 	union memwait_gate lock;
 	_Atomic uint64_t event;
@@ -105,7 +107,7 @@ struct memwait_channel {
 	uint64_t slot_size;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 	uint32_t positions;		/* how many there are, at most MOST_POSITIONS */
-	uint32_t layout;		/* LAYOUT. At this place in all versions */
+	uint32_t layout;		/* LAYOUT; at this offset in all versions */
 	uint32_t unused;
 	uint64_t spare;			/* 0 */
 	unsigned char padding[24];
@@ -117,8 +119,8 @@ struct memwait_channel {
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
 /*
- * Changes with the meaning of any word above. What knows more of a channel, and uses the padding,
- * sets a flag or the spare word, so that others refuse it.
+ * Changes if the meaning of any word above changes. A later library that uses the padding sets a
+ * flag or the spare word, so that older libraries refuse the channel.
  */
 #define LAYOUT		1
 
@@ -214,19 +216,19 @@ static const volatile void *event_word(struct side *side)
 	return memwait_lower_half(&side->event);
 }
 
-/* Of the locks: a private channel has no owners. */
+/* The kind of the locks: those of a private channel have no owners. */
 static uint32_t lock_kind(const struct memwait_channel *channel)
 {
 	return is_private(channel) ? MEMWAIT_PRIVATE : MEMWAIT_MUTEX_ROBUST;
 }
 
-/* A transfer locks its own side, and waits for a change of the other one. */
+/* A transfer locks its own side, and waits for a change of the other side. */
 static struct side *side_of(struct memwait_channel *channel, bool sending)
 {
 	return sending ? &channel->senders : &channel->receivers;
 }
 
-/* @ret: the result of locking a side. What a dead owner leaves needs no repair. */
+/* @ret: the result of locking a side. After the death of an owner nothing needs repair. */
 static int locked(struct side *side, int ret)
 {
 	if (ret != EOWNERDEAD)
@@ -235,7 +237,7 @@ static int locked(struct side *side, int ret)
 	return 0;
 }
 
-/* Returns 0 or an error. @deadline: NULL: does not sleep; EBUSY: another thread has the lock. */
+/* Returns 0 or an error. @deadline: NULL: returns EBUSY instead of sleeping. */
 static int lock(struct memwait_channel *channel, struct side *side,
 		const struct memwait_deadline *deadline)
 {
@@ -253,7 +255,7 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 
 	if (is_private(channel))
 		return memwait_lock_try(&side->lock.word);
-	/* Without a call, but for the thread's first one. */
+	/* Without a function call, except for the first call of a thread. */
 	id = memwait_known_id();
 	return (id || memwait_owner(&id) >= 0) && memwait_owner_try(&side->lock.owned, id);
 }
@@ -271,12 +273,12 @@ static void wake_or_owe(struct memwait_channel *channel, struct side *side)
 		owe(side);
 }
 
-/* By a user. */
+/* Called by a user. */
 static void unlock_contended(struct memwait_channel *channel, struct side *side)
 {
 	if (memwait_gate_release(&side->lock, lock_kind(channel)))
 		owe(side);
-	/* relaxed: the kernel orders the count before the wait, and that before a notify */
+	/* relaxed: the kernel orders the count before the wait, and the wait before a notify */
 	if (atomic_load_explicit(&side->operations, memory_order_relaxed) &&
 	    memwait_wake(&side->lock, MEMWAIT_ALL, channel->flags) < 0)
 		owe(side);
@@ -302,13 +304,14 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 }
 
 /*
- * Waits until nobody is within a call of this side. Returns 0; EBUSY: somebody waits for a change
- * of @other, or an operation has not ended, or users are presumed dead; or an error of the device.
+ * Waits until no thread is within a call of this side. Returns 0; EBUSY: a thread waits for a
+ * change of @other, or an operation has not ended, or users are presumed dead; or an error of the
+ * device.
  */
 static int drain(struct memwait_channel *channel, struct side *side, struct side *other)
 {
 	const uint32_t kind = lock_kind(channel);
-	/* For those who wait, perhaps for the lock. */
+	/* First wait for the users, which may be waiting for the lock. */
 	int looks = 0, ret = memwait_users_drain(&side->users, event_word(other));
 
 	if (!ret && memwait_gate_look(&side->lock, kind)) {
@@ -338,9 +341,10 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 }
 
 /*
- * Makes up for wake-ups that have failed. If this fails too, OWED stays. A thread that sets OWED
- * for a change meanwhile has also changed @event. One that sets it for the lock has not, and a
- * waiter may have gone to sleep since: hence the second wake-up of the lock.
+ * Makes up for wake-ups that have failed. If this fails too, OWED stays set. A thread that sets
+ * OWED for a change in the meantime has also changed @event. A thread that sets OWED for the lock
+ * has not, and a waiter may have gone to sleep since: therefore the waiters for the lock are woken
+ * a second time.
  */
 static void wake_owed(struct memwait_channel *channel, struct side *side)
 {
@@ -429,7 +433,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 		next = moved_on(channel, was);
 		now = (was & ~LOWER_HALF) | next;
 		if (was & ARMED) {
-			/* CLOSED may be set meanwhile, and stays. */
+			/* CLOSED may be set in between, and stays. */
 			woken = memwait_change(event_word(side), MEMWAIT_CHANGE_ADD,
 					       next - (uint32_t)was, 1, channel->flags, NULL);
 			if (woken < 0)
@@ -450,7 +454,9 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 	return 0;
 }
 
-/* Leaves something for one more waiter for this side: notifies it. */
+/*
+ * Called if something is left for one more waiter for a change of this side: notifies that waiter.
+ */
 static void notify_next(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: a waiter that arms later tries again itself */
@@ -516,7 +522,7 @@ static int put(struct memwait_channel *channel, const void *item)
 	return ret;
 }
 
-/* Before it waits. */
+/* Called before the transfer waits. */
 static void become_user(struct memwait_transfer *wait)
 {
 	if (!wait->is_user)
@@ -538,8 +544,9 @@ static int await_senders(struct memwait_transfer *wait)
 }
 
 /*
- * The caller holds the receivers' lock. Returns as put(); or the error of await_senders(): whether
- * items are left is unknown. @wait: NULL: EAGAIN also if it would be needed.
+ * The caller holds the receivers' lock. Returns the results of put(); or the error of
+ * await_senders(), if it is unknown whether items are left. @wait: NULL: returns EAGAIN even if
+ * await_senders() would be needed.
  */
 static int get(struct memwait_channel *channel, struct memwait_transfer *wait, void *item)
 {
@@ -553,7 +560,10 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 
 	check(channel, filled);
 	MEMWAIT_INVARIANT(length <= channel->capacity);
-	/* Without @wait the call goes on, uncounted: nobody may learn that it has had the lock. */
+	/*
+	 * Without @wait the call continues and is not a user: no other thread may learn that it has
+	 * had the lock.
+	 */
 	if (!length && !wait)
 		return EAGAIN;
 	if (filled & CLOSED)
@@ -564,7 +574,7 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 		ret = await_senders(wait);
 		if (ret)
 			return ret;
-		/* acquire: as above */
+		/* acquire: as at the beginning */
 		filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
 		length = length_between(channel, position_of(filled), tail);
 	}
@@ -579,7 +589,7 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 	return ret;
 }
 
-/* With the lock of the transfer's side, which is unlocked. */
+/* Called with the lock of the transfer's side, which it releases. */
 static int attempt_locked(struct memwait_transfer *wait, void *item)
 {
 	int ret = wait->sending ? put(wait->channel, item) : get(wait->channel, wait, item);
@@ -607,8 +617,8 @@ static int attempt(struct memwait_transfer *wait, void *item)
 }
 
 /*
- * The waiter's (1). @entering: it is not counted yet. @expected: set to the value to sleep on.
- * Returns 0; or ENOMEM if 2^22 - 1 waiters are counted already.
+ * The waiter's (1). @entering: the waiter is not counted yet. @expected: set to the value to sleep
+ * on. Returns 0; or ENOMEM if 2^22 - 1 waiters are counted already.
  */
 static int arm(struct side *side, bool entering, uint32_t *expected)
 {
@@ -630,7 +640,7 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 	return 0;
 }
 
-/* The last waiter clears ARMED, as a notify in vain can fail. */
+/* The last waiter clears ARMED, because even a needless notify can fail. */
 static void leave(struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
@@ -673,7 +683,7 @@ static int look(struct memwait_transfer *wait, void *item, int outcome, uint32_t
 	if (memwait_has_failed(outcome))
 		return -outcome;
 	ret = attempt(wait, item);
-	/* After the deadline an item may be there whose notified waiter has not run yet. */
+	/* After the deadline there may be an item whose notified waiter has not run yet. */
 	if (outcome == MEMWAIT_TIMED_OUT)
 		return ret == EAGAIN || ret == EBUSY ? ETIMEDOUT : ret;
 	if (ret != EAGAIN)
@@ -688,8 +698,8 @@ static int look(struct memwait_transfer *wait, void *item, int outcome, uint32_t
 }
 
 /*
- * By an operation, after the wait for the lock of @busy with @outcome, or MEMWAIT_OP_BEGIN. Returns
- * MEMWAIT_OP_WAITS, or the result of an attempt with the lock.
+ * Called by an operation, with the @outcome of its wait for the lock of @busy, or MEMWAIT_OP_BEGIN.
+ * Returns MEMWAIT_OP_WAITS, or the result of an attempt with the lock.
  */
 static int attempt_queued(struct memwait_transfer *wait, struct memwait_op *op, void *item,
 			  int outcome)
@@ -754,8 +764,8 @@ static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *
 }
 
 /*
- * What a call is given. A channel of items of another size is refused. That its size does not
- * change while it is used is up to the processes that can write to it.
+ * Checks the arguments of a call. A channel with items of another size is refused. Processes that
+ * can write to the channel must not change its item size while it is used.
  */
 static int check_call(const struct memwait_channel *channel, const void *item, size_t size)
 {
@@ -764,7 +774,7 @@ static int check_call(const struct memwait_channel *channel, const void *item, s
 	return size == channel->item_size ? 0 : EMSGSIZE;
 }
 
-/* Not inlined: what needs no wait needs no state of it. */
+/* Not inlined: a call that need not wait needs no state of a wait. */
 __attribute__((__noinline__))
 static int transfer_slowly(struct memwait_channel *channel, void *item, bool sending,
 			   const struct memwait_deadline *deadline)
@@ -787,7 +797,7 @@ static int transfer_until(struct memwait_channel *channel, void *item, size_t si
 
 	if (ret)
 		return ret;
-	/* The common case, in which nothing is made up for, closed, or waited for. */
+	/* The common case: no failed wake-up, no close, no wait. */
 	if (memwait_has_device() && !is_owed(channel) && lock_free(channel, side)) {
 		ret = sending ? put(channel, item) : get(channel, NULL, item);
 		unlock(channel, side);
@@ -839,14 +849,19 @@ static void transfer_undo(struct memwait_op *op, int outcome)
 	finish(wait, ECANCELED);
 }
 
-/* memwait_channel_send() and so on: what each direction has. */
-#define DEFINE_TRANSFER(verb, item_t, sending)							\
+/* Defines memwait_channel_send() and so on: the functions of one direction. */
+#define DEFINE_TRANSFER(verb, item_t, sending, gives_back)					\
 static int verb##_step(struct memwait_op *op, int outcome)					\
 {												\
 	return transfer_step(op, sending, outcome);						\
 }												\
 												\
-static const struct memwait_op_kind verb##_kind = { .step = verb##_step, .undo = transfer_undo };\
+static const struct memwait_op_kind verb##_kind = {						\
+	.step = verb##_step,									\
+	.undo = transfer_undo,									\
+	.give_back = gives_back,								\
+	.epipe = "The channel is closed",							\
+};												\
 												\
 static int verb##_until(memwait_channel_t *channel, item_t *item, size_t size,			\
 			const struct memwait_deadline *deadline)				\
@@ -863,8 +878,16 @@ MEMWAIT_DEFINE_WAITS(channel, verb, (memwait_channel_t *object, item_t *item, si
 		     (object, item, size), without_const(item),					\
 		     check_call(object, item, size))
 
-DEFINE_TRANSFER(send, const void, true)
-DEFINE_TRANSFER(recv, void, false)
+DEFINE_TRANSFER(send, const void, true, NULL)
+
+/* The item that was received, from where it was received to. */
+static int send_again(struct memwait_op *op)
+{
+	return op->outcome ? 0 : memwait_op_begin((memwait_op_t *)op, &send_kind, op->object,
+						  op->with, &memwait_never);
+}
+
+DEFINE_TRANSFER(recv, void, false, send_again)
 
 int memwait_channel_close(memwait_channel_t *channel)
 {
@@ -894,9 +917,9 @@ size_t memwait_channel_length(const memwait_channel_t *channel)
 		return 0;
 	/* acquire: head is not behind it */
 	freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
-	/* relaxed: out of date at once */
+	/* relaxed: the result may be stale anyway */
 	filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
 	length = length_between(channel, position_of(filled), position_of(freed));
-	/* Others may have gone on between the two. */
+	/* Other threads may have transferred items between the two loads. */
 	return length < channel->capacity ? length : channel->capacity;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Condition variables: a sequence of 64 bits, which each signal changes and waiters sleep on.
+ * Condition variables. A condition variable is a sequence of 64 bits, which each signal changes and
+ * on which waiters sleep.
  *
  *	bit 0		OWED: a wake-up failed
- *	bits 1 to 63	number of signals: it does not wrap; between processes bits 1 to 31
+ *	bits 1 to 63	number of signals, which does not wrap; between processes bits 1 to 31
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
@@ -11,27 +12,29 @@
  *	(3) sleep while it is unchanged
  *
  * No signal is lost: a waiter that read the sequence before a signal already sleeps, or will not go
- * to sleep. No signal is stolen: if all earlier waiters sleep, the notify takes one of them, as
- * later ones queue behind. An earlier waiter that is not asleep yet gets the signal by the change;
- * the notify may then wake one more: a spurious wake-up, as POSIX allows.
+ * to sleep. No signal is stolen: if all earlier waiters sleep, the notify wakes one of them,
+ * because later waiters are queued behind them. An earlier waiter that is not asleep yet receives
+ * the signal by the change; the notify may then wake one more waiter: a spurious wake-up, as POSIX
+ * allows.
  *
  * After the signaller's (1) a waiter may return and destroy the condition variable, so the
  * signaller is a user (users.c). If (2) fails, the signaller sets OWED: the next caller clears OWED
- * and wakes all in one system call, perhaps more than were signalled. A signaller does not touch
- * the mutex, which any waiter may destroy once it has locked and unlocked it.
+ * and wakes all waiters in one system call, perhaps more than were signalled. A signaller does not
+ * touch the mutex, which any waiter may destroy once the waiter has locked and unlocked it.
  *
- * Between processes, (1) and (2) of the signaller are one system call, memwait_change(): one that
- * is killed has signalled, or has not. Waiters sleep with MEMWAIT_OWNED, which reads owner ids from
- * 64-bit words. So they sleep on the lower half of the sequence, the only one that counts, and miss
- * signals only if exactly a multiple of 2^31 of them come between (1) and (3).
+ * Between processes, (1) and (2) of the signaller are one system call, memwait_change(): a
+ * signaller that is killed has either signalled or not. Waiters sleep with MEMWAIT_OWNED, which
+ * takes 64-bit words for owner ids. So they sleep on the lower half of the sequence, the only half
+ * that counts, and miss signals only if an exact multiple of 2^31 signals comes between (1) and
+ * (3).
  *
- * If a woken waiter dies before it has the mutex, the next one returns in its place. The kernel
- * tells that one of any death of the waiter woken last, even if that had the mutex long before:
- * then it returns in vain.
+ * If a woken waiter dies before it has locked the mutex, the next waiter returns instead. The
+ * kernel notifies that next waiter of any death of the waiter that was woken last, even if that
+ * waiter had locked the mutex long before; the wake-up is then spurious.
  *
- * A waiter that does not use its signal, as it was cancelled or cannot have the mutex, passes it on
- * by a notify alone: earlier waiters that are not asleep yet see that the signal changed the
- * sequence.
+ * A waiter that does not use its signal, because it was cancelled or cannot lock the mutex, passes
+ * the signal on by a notify alone: earlier waiters that are not asleep yet see that the signal
+ * changed the sequence.
  */
 #include <string.h>
 
@@ -48,7 +51,7 @@ _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition var
 
 #define KNOWN		(MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC)
 
-/* Of the sequence. */
+/* Fields of the sequence. */
 #define OWED		1ULL
 #define SIGNAL		2ULL
 
@@ -62,7 +65,7 @@ static bool is_valid(const struct cond *cond)
 	return cond && !memwait_is_unknown(cond->users.flags, cond->spare, KNOWN);
 }
 
-/* For waits and notifies. */
+/* Flags for waits and notifies. */
 static uint32_t flags_of(const struct cond *cond)
 {
 	return cond->users.flags & MEMWAIT_PRIVATE;
@@ -90,20 +93,20 @@ static uint32_t sleep_flags(uint32_t flags)
 }
 
 /*
- * By a user, with the result of a notify. Returns 0; or an error, and wake_owed() wakes all. A
- * waiter that is about to sleep then finds the sequence changed.
+ * Called by a user, with the result of a notify. Returns 0; or an error, after which wake_owed()
+ * wakes all. A waiter that is about to sleep then finds the sequence changed.
  */
 static int woken(struct cond *cond, int ret)
 {
 	if (ret >= 0)
 		return 0;
-	/* relaxed, both: it guards nothing that a waiter reads */
+	/* relaxed, both: the sequence protects nothing that a waiter reads */
 	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
 	atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
 	return -ret;
 }
 
-/* By a user: wakes the oldest sleepers. */
+/* Called by a user: wakes the oldest sleepers. */
 static int wake(struct cond *cond, uint32_t count)
 {
 	uint32_t flags = flags_of(cond);
@@ -117,7 +120,7 @@ static int wake_owed(struct cond *cond)
 	uint32_t flags = flags_of(cond);
 	int ret;
 
-	/* relaxed: as above */
+	/* relaxed: as in woken() */
 	if (!(atomic_load_explicit(&cond->sequence, memory_order_relaxed) & OWED))
 		return 0;
 	ret = memwait_change(memwait_lower_half(&cond->sequence), MEMWAIT_CHANGE_AND,
@@ -143,19 +146,20 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 					       sequence_word(cond, flags_of(cond)));
 }
 
-/* The caller has the mutex. @op: NULL for a thread. Returns the sequence. */
+/* The caller holds the mutex. @op: NULL for a thread. Returns the sequence. */
 static uint64_t enter(struct cond *cond, const struct memwait_op *op)
 {
 	memwait_users_enter(&cond->users, op);
 	wake_owed(cond);
 	/*
-	 * relaxed: a signaller that must see this user has had the mutex since. Another one may
-	 * change the sequence without seeing it.
+	 * relaxed: a signaller that must see this user has locked the mutex since then, or has
+	 * found it not recoverable. Any other signaller may change the sequence without seeing this
+	 * user.
 	 */
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 }
 
-/* By a waiter that has left: must not read the condition variable. */
+/* Called by a waiter that has left: must not read the condition variable. */
 static void pass_on(struct cond *cond, uint32_t flags)
 {
 	memwait_wake(sequence_word(cond, flags), 1, flags);
@@ -196,12 +200,12 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	ret = memwait_mutex_is_held(mutex);
 	if (ret <= 0)
 		return ret ? EINVAL : EPERM;
-	/* Fail before the mutex is unlocked: to lock it again may take a while. */
+	/* Fail before the mutex is unlocked: locking it again may take a while. */
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
 
-	flags = flags_of(cond);		/* the object may be freed once this has left */
+	flags = flags_of(cond);		/* the object may be freed once this thread has left */
 	sequence = enter(cond, NULL);
 	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
@@ -212,12 +216,12 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 		waiting.wake = NULL;
 	}
 	memwait_users_leave(&cond->users, NULL);
-	/* As in cancelled(). */
+	/* Like cancelled(). */
 	if (ret < 0 && waiting.wake)
 		memwait_mutex_undo_again(mutex, NULL, MEMWAIT_OK);
 
 	err = memwait_mutex_take_again(mutex, waiting.count);
-	/* EOWNERDEAD: the owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
+	/* EOWNERDEAD: an owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
 	if (err == ENOTRECOVERABLE && memwait_was_woken(ret))
 		pass_on(cond, flags);
 	if (err)
@@ -238,7 +242,7 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 				      abstime);
 }
 
-/* Not inlined: a signal to nobody needs almost no stack frame. */
+/* Not inlined: a signal without waiters needs almost no stack frame. */
 __attribute__((__noinline__))
 static int notify(struct cond *cond, uint32_t count)
 {
@@ -286,13 +290,13 @@ int memwait_cond_broadcast(memwait_cond_t *cond)
 	return memwait_cond_notify(cond, MEMWAIT_ALL);
 }
 
-/* op->phase: what it waits for. */
+/* op->phase: what the operation waits for. */
 enum { FOR_SIGNAL, FOR_MUTEX };
 
 /*
- * Queues itself before it unlocks the mutex, so that nothing comes in between. A wait whose
- * deadline has passed does so as well, for a moment, or nobody could come to change what it waits
- * for.
+ * Queues the operation before it unlocks the mutex, so that nothing comes in between. Even an
+ * operation whose deadline has passed is queued, for a moment, and unlocks the mutex: otherwise no
+ * thread could change the condition.
  */
 static int wait_begin(struct memwait_op *op)
 {
@@ -360,7 +364,21 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	memwait_users_leave(&cond->users, op);
 }
 
-static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
+/* The mutex is locked after ETIMEDOUT as well. Signals first, while that still excludes others. */
+static int wait_give_back(struct memwait_op *op)
+{
+	if (!memwait_has_locked(op->outcome) && op->outcome != ETIMEDOUT)
+		return 0;
+	if (op->outcome != ETIMEDOUT)
+		pass_on(op->object, op->cond.flags);
+	return memwait_mutex_give_back(op->with, op->outcome);
+}
+
+static const struct memwait_op_kind wait_kind = {
+	.step = wait_step,
+	.undo = wait_undo,
+	.give_back = wait_give_back,
+};
 
 MEMWAIT_DEFINE_ASYNC(cond, wait, (memwait_cond_t *object, memwait_mutex_t *mutex), mutex,
 		     mutex ? 0 : EINVAL)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Spin model of deaths: locks whose users are killed anywhere: between any two steps, asleep, or
- * woken but not running yet. ROBUST is owner.c, NORMAL lock.c, SEMAPHORE sem.c, BROADCAST and
+ * Spin model of deaths: locks whose users are killed at any point: between any two steps, asleep,
+ * or woken but not running yet. ROBUST is owner.c, NORMAL lock.c, SEMAPHORE sem.c, BROADCAST and
  * SIGNAL cond.c. selftests/lint/spin runs each, and again with each MUTATION, which must fail.
  *
- * At rest, nobody sleeps for something available. The process monitor checks that in every state,
- * so it does not depend on later deaths.
+ * At rest, no thread sleeps although it could have what it waits for. The process monitor checks
+ * this in every state, so it does not depend on later deaths.
  *
  * A step is one access to shared state, with the thread's private work around it. A system call is
  * one step: module/queue.pml and module/owner.pml model its parts. A compare-and-swap loop is one
- * step, its last round. A change of a word with its notify is two steps, between which others run
- * but the caller does not die (R38). Steps are sequentially consistent; module/queue.pml models
- * what processors reorder.
+ * step, its last round. A change of a word and its notify are two steps, between which other
+ * threads run but the caller does not die (R38). Steps are sequentially consistent;
+ * module/queue.pml models what processors reorder.
  */
 #if defined(SEMAPHORE)
 #define THREADS	5
@@ -34,20 +34,20 @@
 #define NOBODY	0		/* thread numbers start at 1 */
 
 /*
- * OK, OWNER_DIED, TIMED_OUT: the wait has ended so, and the thread has not gone on. IDLE: the
- * thread has finished.
+ * OK, OWNER_DIED, TIMED_OUT: the wait has ended in this way, and the thread has not continued.
+ * IDLE: the thread has finished.
  */
 mtype = { RUNNING, ASLEEP, OK, OWNER_DIED, TIMED_OUT, IDLE, DEAD };
 
-mtype state[THREADS + 2] = RUNNING;	/* and the context's */
+mtype state[THREADS + 2] = RUNNING;	/* and that of the context */
 bool in_change[THREADS + 1];	/* in a call that no death splits */
 byte deaths;
 
 #define IS_DEAD(t)	(state[t] == DEAD)
 
 /*
- * What a thread waits as. An operation's waits are a context's, which dies with the process, not
- * with a thread.
+ * The waiter that a thread is. The waits of an operation are those of a context, which dies with
+ * the process, not with a thread.
  */
 #ifdef OPERATION
 #define CONTEXT		(THREADS + 1)
@@ -126,8 +126,8 @@ inline tell(q, t)
 #define HAS_TO_TELL(q)	IS_DEAD(watched[q])
 
 /*
- * MEMWAIT_IOC_WAIT while the word has the expected value, which names an owner or nobody; otherwise
- * the thread goes on immediately. may_end: a deadline may have passed.
+ * MEMWAIT_IOC_WAIT while the word has the expected value, which names an owner or none; otherwise
+ * the thread continues immediately. may_end: a deadline may have passed.
  */
 inline sleep(q, is_expected, named, may_end)
 {
@@ -145,7 +145,7 @@ inline sleep(q, is_expected, named, may_end)
 	fi
 }
 
-/* The thread goes on after its wait, if it waited. */
+/* The thread continues after its wait, if it waited. */
 inline go_on()
 {
 	state[me] = RUNNING;
@@ -178,12 +178,12 @@ inline kill(v)
 }
 
 #ifndef SEMAPHORE
-/* The holder, whatever the word says: from the step that takes the lock to its release. */
+/* The holder, independent of the word: from the step that takes the lock to its release. */
 byte holder;
 byte word;
 #endif
 #ifdef OPERATION
-bool has_answered;		/* thread 2 has the lock, and its call has returned */
+bool has_answered;		/* thread 2 holds the lock, and its call has returned */
 #endif
 
 active proctype killer()
@@ -219,7 +219,7 @@ end:	do
 
 #define MAY_SLEEP(t)	false
 
-bool broken;			/* what the lock guards */
+bool broken;			/* the protected data */
 bool not_recoverable;
 
 /* A thread's next step. */
@@ -415,7 +415,7 @@ loop:		do
 			fi
 		   }
 #ifdef OPERATION
-		/* An operation has the lock: the next waiter names this thread. */
+		/* An operation holds the lock: the next waiter names this thread. */
 		:: atomic {
 			next == TO_ANSWER ->
 #ifndef MUTATION_OPERATION_DOES_NOT_ANSWER
@@ -441,13 +441,13 @@ end_idle:	false
 mtype = { TO_LOCK, TO_CONTEND, TO_ENTER, TO_UNLOCK, TO_WAKE, NOTHING };
 
 bool reached[THREADS + 1];	/* it returns because of a signal */
-byte nr_reached;		/* how many of those have unlocked */
+byte nr_reached;		/* how many of those threads have unlocked */
 
 /* A lock word. */
 #define LOCKED		1
 #define BOTH		3	/* and CONTENDED */
 
-/* A holder that died leaves it locked, and the waiters asleep. */
+/* A holder that died leaves the lock locked, and the waiters asleep. */
 #define IS_LOST		IS_DEAD(holder)
 
 /* Within the step that takes the lock. */
@@ -562,7 +562,7 @@ end_idle:	false
 mtype = { TO_SLEEP, TO_LOOK, TO_PASS_ON, TO_SIGNAL, TO_NOTIFY };
 
 byte sequence = 1;
-bool happened;			/* the awaited condition; the lock guards it */
+bool happened;			/* the awaited condition; the lock protects it */
 byte happened_at;		/* the sequence of the broadcast */
 byte has_read[THREADS + 1];	/* the sequence that it has read */
 
@@ -573,7 +573,10 @@ byte has_read[THREADS + 1];	/* the sequence that it has read */
 #define SIGNALS		0	/* besides the broadcast */
 #endif
 
-/* A completed signal must have reached one of the waiters; a broadcast all, or none. */
+/*
+ * A completed signal must have reached one of the waiters; a broadcast must have reached all, or
+ * none.
+ */
 #ifdef BROADCAST
 #define MAY_SLEEP(t)	(queue_of[t] == LOCK -> IS_LOST : has_read[t] >= happened_at)
 #else
@@ -592,7 +595,7 @@ proctype waiter(byte me; bool may_end)
 	{
 end_loop:	do
 		:: lock_step(false)
-		/* In place of the unlock: enter(). The mutex is unlocked after it. */
+		/* Instead of the unlock: enter(). The mutex is unlocked after it. */
 		:: atomic {
 			next == TO_UNLOCK && then == TO_ENTER ->
 			then = (happened -> NOTHING : TO_SLEEP);
@@ -862,7 +865,7 @@ init
 	atomic {
 #ifdef ROBUST
 #ifdef INHERITED
-		/* The lock's holder has died before. */
+		/* The lock's holder has already died. */
 		state[4] = DEAD;
 		holder = 4;
 		word = 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The device: sleep and wake. The first function that begins something opens it, so that functions
- * that end something need not.
+ * The device: sleep and wake. The first function that begins something opens the device, so that
+ * functions that end something need not.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -12,16 +12,16 @@
 #include "internal.h"
 
 _Atomic uint64_t memwait_device_context = UINT32_MAX;
-/* Under ThreadSanitizer or valgrind in its place, so that fast paths are not taken: see tsan.h. */
+/* Used instead under ThreadSanitizer or valgrind, so that fast paths are not taken: see tsan.h. */
 static _Atomic uint64_t context_under_tsan = UINT32_MAX;
 __thread struct memwait_self memwait_self;
-/* The same with an id of the library's, for objects of one process. */
+/* The same with an id that the library assigns, for objects of one process. */
 static __thread struct memwait_self own_number;
 
 /*
- * Number of the process: differs between parent and child. It is in a page that the kernel clears
- * in a child however it is created: _Fork() and clone() run no handlers. Without such a page the
- * number is in without_page, and only fork() is detected.
+ * The number of the process, which differs between parent and child. It is in a page that the
+ * kernel clears in every child, because _Fork() and clone() run no handlers. Without such a page
+ * the number is in without_page, and only fork() is detected.
  */
 static _Atomic uint32_t without_page = 1;
 static _Atomic uint32_t last_process = 1;
@@ -33,7 +33,7 @@ static void after_fork(void)
 	atomic_store_explicit(memwait_process, 0, memory_order_relaxed);
 }
 
-/* Before those of programs, which may use a lock. */
+/* Runs before the constructors of programs, which may use a lock. */
 __attribute__((constructor(101)))
 static void watch_forks(void)
 {
@@ -50,7 +50,7 @@ static void watch_forks(void)
 	memwait_process = page;
 }
 
-/* This process's number; a child gets a new one, whichever of its threads is first. */
+/* This process's number. The first thread of a child that asks for it sets a new number. */
 uint32_t memwait_process_number(void)
 {
 	uint32_t number = atomic_load_explicit(memwait_process, memory_order_relaxed), next;
@@ -58,7 +58,7 @@ uint32_t memwait_process_number(void)
 	if (number)
 		return number;
 	next = atomic_fetch_add_explicit(&last_process, 1, memory_order_relaxed) + 1;
-	/* relaxed: as above; @number is that of another thread if it fails */
+	/* relaxed: as in after_fork(); if this fails, another thread has set @number */
 	if (atomic_compare_exchange_strong_explicit(memwait_process, &number, next,
 						    memory_order_relaxed, memory_order_relaxed))
 		return next;
@@ -72,8 +72,8 @@ static void order_for_handlers(void)
 }
 
 /*
- * Id of the calling thread, unique within its address space; no parent's thread had it. A count,
- * not gettid(): a sandbox may allow no system call but the device's.
+ * Id of the calling thread, unique within its address space; no thread of a parent had it. A
+ * counter, not gettid(), because a sandbox may allow no system call except those of the device.
  */
 uint64_t memwait_thread_id(void)
 {
@@ -89,7 +89,31 @@ uint64_t memwait_thread_id(void)
 	return own_number.id;
 }
 
-/* Set before the device is first used: later, a sandbox may allow no system call that tells. */
+/*
+ * Whether no other process shares the page of @memory, which this process or its parent has
+ * changed. False if the kernel does not provide this information.
+ */
+bool memwait_memory_is_private(const volatile void *memory)
+{
+	const uint64_t present = 1ULL << 63, swapped = 1ULL << 62, file_or_shared = 1ULL << 61;
+	const uint64_t page = (uintptr_t)memory / (size_t)sysconf(_SC_PAGESIZE);
+	int fd, saved = errno, state;
+	uint64_t entry = 0;
+
+	/* Because of open(), pread() and close(). See proc_pid_pagemap(5). */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 &&
+	    pread(fd, &entry, sizeof(entry), (off_t)(page * sizeof(entry))) != sizeof(entry))
+		entry = 0;
+	if (fd >= 0)
+		close(fd);
+	pthread_setcancelstate(state, NULL);
+	errno = saved;
+	return entry & (present | swapped) && !(entry & file_or_shared);
+}
+
+/* Set before the device is first used: later, a sandbox may not allow the system call. */
 static _Atomic bool has_processors;
 
 /* On one processor, a spinning thread keeps the lock's owner from running. */
@@ -112,7 +136,8 @@ int memwait_device_ioctl(int fd, unsigned long command, void *argument)
 
 /*
  * These errors have meanings of their own for locks and operations. The device never returns them,
- * but a seccomp filter may. They become EIO, so that none lets a caller in, on, or try again.
+ * but a seccomp filter may. They become EIO, so that no caller takes such an error for a lock, for
+ * a begun operation, or for a request to try again.
  */
 int memwait_device_error(int ret)
 {
@@ -132,8 +157,8 @@ int memwait_device_error(int ret)
 }
 
 /*
- * Returns 0 if @fd is the device; ENOTTY if it is something else, or a look-alike without its
- * ioctls; or the error of using it, such as EBADF.
+ * Returns 0 if @fd is the device; ENOTTY if @fd is another file, or a look-alike without the
+ * device's ioctls; or the error of using @fd, such as EBADF.
  */
 int memwait_device_probe(int fd)
 {
@@ -147,8 +172,9 @@ int memwait_device_probe(int fd)
 }
 
 /*
- * The same when it is opened: ENOSYS if the module lacks the calls that the library needs, or a
- * seccomp filter's error for them. Neither does anything: the first is refused as invalid.
+ * The check when the device is opened. Also returns ENOSYS if the module lacks calls that the
+ * library needs, or the error of a seccomp filter for these calls. Neither call does anything: the
+ * first is refused as invalid.
  */
 static int device_check(int fd)
 {
@@ -176,9 +202,9 @@ static int device_check(int fd)
 }
 
 /*
- * Opens another context. Avoids the standard streams' numbers, even closed ones. Closes what is not
- * the device, such as in a container that emulates the kernel, and what an older module drives:
- * later, an unlock would wake nobody.
+ * Opens another context. Avoids the descriptor numbers of the standard streams, even if those are
+ * closed. Closes the file again if it is not the device, for example in a container that emulates
+ * the kernel, or if the module is too old: an unlock would later wake no waiter.
  */
 int memwait_device_open(int flags)
 {
@@ -186,7 +212,7 @@ int memwait_device_open(int flags)
 
 	/* open() is a cancellation point; the locks are not. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	/* To read is enough for all calls, and all that some containers allow. */
+	/* Read access is enough for all calls, and some containers allow no more. */
 	fd = open("/dev/memwait", O_RDONLY | O_CLOEXEC | flags);
 	if (fd < 0) {
 		fd = -errno;
@@ -202,7 +228,7 @@ int memwait_device_open(int flags)
 		close(fd);
 		fd = -err;
 	}
-	/* Those of an open would be taken for those of an argument and of a wait. */
+	/* These errors of an open would be mistaken for those of an argument and of a wait. */
 	fd = fd == -EINVAL || fd == -EINTR ? -EIO : memwait_device_error(fd);
 	pthread_setcancelstate(state, NULL);
 	errno = saved;
@@ -220,7 +246,10 @@ static bool is_device(int fd)
 	bool is;
 
 	if (fstat(fd, &st))
-		/* A filter gives some other error. EOVERFLOW: a file that is too large to tell. */
+		/*
+		 * A filter returns some other error. EOVERFLOW: a file that is too large for
+		 * fstat().
+		 */
 		is = errno != EBADF && errno != EOVERFLOW;
 	else
 		/* relaxed: published with the number, or there is no number */
@@ -230,7 +259,7 @@ static bool is_device(int fd)
 	return is;
 }
 
-/* Asks for all that is needed later. Called before the number is published. */
+/* Stores all information that is needed later. Called before the number is published. */
 static void ask_once(int fd)
 {
 	int saved = errno;
@@ -256,8 +285,8 @@ static int number_of(uint64_t context)
 }
 
 /*
- * Number of the process's own context, which is never used for async waits, or a negative error
- * number. @context: for device_was_closed().
+ * Returns the descriptor of the process's own context, which is never used for async waits, or a
+ * negative error number. @context: for device_was_closed().
  */
 static int device_get(uint64_t *context)
 {
@@ -288,10 +317,11 @@ static int device_get(uint64_t *context)
 
 /*
  * True if @error means that the program closed the descriptor, as daemons do, or reused its number.
- * The caller then tries again, once per call, and opens the device if no other thread has. A reused
- * number is not ours to close. If it is still the device and a seccomp filter refuses the call,
- * reopening is useless, and would leak the descriptor of a thread without the filter. The device
- * never returns EBADF: if the number is the device now, it was opened after the call.
+ * The caller then tries again, once per call, and opens the device unless another thread has opened
+ * it. A reused number belongs to the program, and is not closed. If the number is still the device
+ * and a seccomp filter refuses the call, reopening is useless, and would leak the descriptor of a
+ * thread without the filter. The device never returns EBADF: if the number is the device now, it
+ * was opened after the call.
  */
 static bool device_was_closed(uint64_t context, int error, bool *again)
 {
@@ -308,7 +338,10 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 		if (memwait_tsan_runs())
 			atomic_store_explicit(&memwait_device_context, lost, memory_order_relaxed);
 	} else if (error != -EBADF &&
-		   /* relaxed: as above. Else another thread has opened the device since. */
+		   /*
+		    * relaxed: see device_get(). Otherwise another thread has opened the device
+		    * since.
+		    */
 		   atomic_load_explicit(device_context(), memory_order_relaxed) == context) {
 		return false;
 	}
@@ -339,7 +372,9 @@ static int ioctl_cancellable(int fd, unsigned long command, void *argument,
 	return ret;
 }
 
-/* An ioctl of the process's own context. @cancelled: NULL, if it is no cancellation point. */
+/*
+ * An ioctl of the process's own context. @cancelled: NULL if the call is not a cancellation point.
+ */
 static int device_call(unsigned long command, void *argument, void (*cancelled)(void *data),
 		       void *data)
 {
@@ -378,8 +413,8 @@ int memwait_available(void)
 }
 
 /*
- * Id of the calling thread, unique across processes and namespaces. Returns 0 or a negative error
- * number.
+ * Gets the id of the calling thread, unique across processes and namespaces. Returns 0 or a
+ * negative error number.
  */
 int memwait_owner(uint64_t *id)
 {
@@ -397,22 +432,25 @@ int memwait_owner(uint64_t *id)
 		ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
 		if (ret < 0)
 			return ret;
-		/* Of no process: a handler may fork, and the child must not have the new id. */
+		/*
+		 * For the moment it belongs to no process: a handler may fork, and the child must
+		 * not use the new id.
+		 */
 		memwait_self.process = UINT32_MAX;
 		order_for_handlers();
 		memwait_self.id = owner.id;
 		order_for_handlers();
 		memwait_self.process = process;
 		order_for_handlers();
-		/* If a handler has forked, this is the child, and the id its parent's. */
+		/* If a handler has forked, this is the child, and the id belongs to its parent. */
 	} while (memwait_process_number() != process);
 	*id = owner.id;
 	return 0;
 }
 
 /*
- * A thread that cannot have an id (32-bit kernel, limit) still waits, without reports of deaths.
- * Callers that depend on ids ask for one earlier.
+ * A thread that cannot have an id (32-bit kernel, limit) still waits, but is not notified of
+ * deaths. Callers that depend on an id get it earlier.
  */
 static uint32_t owned_if_possible(uint32_t flags)
 {
@@ -455,8 +493,8 @@ void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, 
 _Static_assert(!(MEMWAIT_RELATIVE & ~MEMWAIT_LIBRARY_FLAGS), "no flag of the kernel has this bit");
 
 /*
- * Sets the deadline that words have: never if @timeout is NULL; otherwise on CLOCK_MONOTONIC, or by
- * @flags on CLOCK_REALTIME or relative. Returns 0, or EINVAL for both flags.
+ * Sets a deadline from the parameters of word functions: never if @timeout is NULL; otherwise on
+ * CLOCK_MONOTONIC, or by @flags on CLOCK_REALTIME or relative. Returns 0, or EINVAL for both flags.
  */
 int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec *timeout,
 			unsigned int flags)
@@ -496,9 +534,10 @@ uint64_t memwait_deadline_left(const struct memwait_deadline *deadline)
 
 /*
  * memwait_sleep() as a cancellation point: @cancelled runs if the thread is cancelled before, in or
- * just after its sleep; not one if that is NULL. If @wake is not NULL, first wakes its oldest
- * sleeper; @wake is MEMWAIT_PRIVATE if @word is. @cancelled cannot tell whether that wake-up was
- * done. After -EINTR it was done, after other errors it may have been.
+ * just after its sleep. If @cancelled is NULL, this is not a cancellation point. If @wake is not
+ * NULL, first wakes its oldest sleeper; @wake is MEMWAIT_PRIVATE if @word is. @cancelled cannot
+ * find out whether that wake-up was done. After -EINTR it was done, after other errors it may have
+ * been.
  */
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
 			      uint64_t expected, uint32_t flags,
@@ -524,7 +563,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 	both.wait.flags = owned_if_possible(flags) | deadline->flags;
 	ret = wake ? device_call(MEMWAIT_IOC_NOTIFY_WAIT, &both, cancelled, argument) :
 		     device_call(MEMWAIT_IOC_WAIT, &both.wait, cancelled, argument);
-	/* A signal handler has forked in it, and this is the child, whose id is another one. */
+	/* A signal handler forked during the call, and this is the child, which has no id yet. */
 	if (ret == -EPERM && both.wait.flags & MEMWAIT_OWNED && !memwait_known_id())
 		ret = -EINTR;
 	return ret;
@@ -549,7 +588,7 @@ int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t fl
 	return memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
 }
 
-/* The same; ignores EFAULT, see internal.h. */
+/* Like memwait_device_notify(), but ignores EFAULT, see internal.h. */
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	int ret = memwait_device_notify(word, count, flags & MEMWAIT_PRIVATE);
@@ -560,9 +599,9 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 /*
  * Changes a 32-bit word and wakes its oldest sleepers, in one call that death does not split. *@old
  * (if not NULL): the previous value. With MEMWAIT_CHANGE_IF_NONE_WOKEN the sleepers are those of a
- * byte or two at @word, with @flags, and the 32 bits around them change if there is none, in the
- * same step: a sleeper is woken, or sees the change. Returns how many were woken. On a negative
- * error number nothing was done.
+ * word of 8 or 16 bits at @word, with @flags, and the 32 bits that contain it change only if there
+ * is no sleeper, in the same step: a sleeper is woken, or sees the change. Returns how many were
+ * woken. On a negative error number nothing was done.
  */
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old)
@@ -584,7 +623,7 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 	return ret;
 }
 
-/* Wakes all, even if the thread is killed meanwhile. */
+/* Wakes all waiters, even if the thread is killed during the call. */
 int memwait_wake_all(const volatile void *word, uint32_t flags)
 {
 	int ret = memwait_change(word, MEMWAIT_CHANGE_OR, 0, MEMWAIT_ALL, flags, NULL);

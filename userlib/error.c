@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* What results mean in words, and which version of the library it is. */
+/* Descriptions of results, and the library's version. */
+#include <errno.h>
 #include <string.h>
 
 #include "internal.h"
@@ -26,7 +27,7 @@ const char *memwait_stroutcome(int result)
 	case MEMWAIT_PENDING:
 		return memwait_own_words(EINPROGRESS);
 	case MEMWAIT_OWNER_DIED:
-		return "The word's owner, or a waiter woken before, died";
+		return "The owner of the word, or a waiter woken before this one, died";
 	default:
 		return result < 0 ? memwait_strerror(result) : "No outcome";
 	}
@@ -38,9 +39,11 @@ const char *memwait_op_strerror(const memwait_op_t *op, int result)
 
 	if (kind && kind->has_outcomes)
 		return memwait_stroutcome(result);
-	/* All others have positive error numbers. */
+	/* Operations on objects have positive error numbers. */
 	if (result == MEMWAIT_BARRIER_SERIAL_THREAD)
-		return "All have met; this is the serial thread";
+		return "All participants arrived; this is the serial thread";
+	if (kind && kind->epipe && result == EPIPE)
+		return kind->epipe;
 	return memwait_strerror(result);
 }
 

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Events: a flag, and those who wait until it is set. 32 bits, which any language can map.
+ * Events: a flag, and waiters until it is set. An event has 32 bits, which any language can map.
  *
- *	bits 0 to 27	how often it has been set and cleared; bit 0, odd: it is set
+ *	bits 0 to 27	how often it has been set and cleared; if bit 0 is 1, it is set
  *	bits 28 to 31	its kind: the flags of init, shifted
  *
  * Invariants:
- *	Each set of one that is not set, and each clear of one that is, adds one. Nothing else
- *	changes the word.
- *	A waiter sleeps only while the word is the even value that it saw when it came.
+ *	Each set of an event that is not set, and each clear of an event that is set, adds one.
+ *	Nothing else changes the word.
+ *	A waiter sleeps only while the word has the even value that the waiter saw when it came.
  *
- * A woken waiter that finds another value knows that it was set meanwhile, whether or not it has
- * been cleared since; if it finds the same one, the notify was not for it. So a clear right after a
- * set holds nobody back. Only a waiter that does not run during a multiple of 2^28 changes is
- * mistaken, and sleeps until the next set.
+ * A woken waiter that finds another value knows that the event was set, whether or not it has been
+ * cleared since; if it finds the same value, the notify was not meant for this wait. So a clear
+ * immediately after a set holds no waiter back. Only a waiter that does not run during a multiple
+ * of 2^28 changes is mistaken, and sleeps until the next set.
  *
- * Order. What a setter did before is seen by all whom the set lets go, and by whoever clears it. A
- * set is one read-modify-write of the word and a full barrier, also if it was set already: if the
- * clear reads it, the clear acquires it; if not, it comes later and the event stays set. A load
- * instead would let a consumer clear the event and miss the work that the set announces. Clears are
- * read-modify-writes, too, so a waiter that finds a later value acquires all sets before it.
+ * Order. The earlier work of a setter is visible to all waiters that the set releases, and to a
+ * thread that clears the event. A set is a read-modify-write of the word and a full barrier, even
+ * if the event was set already: if a clear reads the set's value, the clear acquires it; if not,
+ * the set comes later and the event stays set. With a load instead, a consumer could clear the
+ * event and miss the work that the set announces. Clears are read-modify-writes, too, so a waiter
+ * that finds a later value acquires all sets before it.
  *
  * Death. A set and its notify are one system call, which no death splits. It notifies even if the
  * event was set: an earlier call may have failed, or a program that changes the word itself may
- * have died between the two. All are woken, so those that die or give up owe nothing to others.
+ * have died between change and notify. All waiters are woken, so waiters that die or give up have
+ * nothing to pass on.
  *
- * A woken waiter reads the word once more, and nobody counts it: there is no room.
+ * A woken waiter reads the word once more, but is not counted as a user: the word has no room for a
+ * count.
  */
 #include "internal.h"
 
@@ -56,7 +59,7 @@ static uint32_t load(const struct event *event)
 	return atomic_load_explicit(&event->word, memory_order_acquire);
 }
 
-/* Returns false if it is no event, or of a kind that is not known. */
+/* Returns false if @event is NULL or of an unknown kind. */
 static bool load_valid(const struct event *event, uint32_t *word)
 {
 	if (!event)
@@ -111,7 +114,7 @@ int memwait_event_set(memwait_event_t *public_event)
 	ret = memwait_change(event, MEMWAIT_CHANGE_OR, SET, MEMWAIT_ALL, flags_of(word), NULL);
 	if (ret >= 0)
 		return 0;
-	/* Nobody was woken: the next set does that. release: pairs with load() */
+	/* No waiter was woken: the next set does that. release: pairs with load() */
 	atomic_fetch_or_explicit(&event->word, SET, memory_order_release);
 	return -ret;
 }
@@ -125,8 +128,9 @@ int memwait_event_clear(memwait_event_t *public_event)
 		return EINVAL;
 	memwait_tsan_release(event);
 	/*
-	 * acq_rel: sees what the setters did; and who finds it unset sees what was done before.
-	 * acquire: likewise, if another thread has cleared it
+	 * acq_rel: sees the setters' work; and a thread that finds the event not set sees what this
+	 * thread did before. acquire: sees the setters' work, if another thread has cleared the
+	 * event
 	 */
 	while (word & SET &&
 	       !atomic_compare_exchange_weak_explicit(&event->word, &word,
@@ -182,7 +186,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	return wait_after(event, op, NULL, (uint32_t)op->word.expected, outcome);
 }
 
-/* All are woken: there is nothing to pass on. */
+/* All waiters are woken: there is nothing to pass on. */
 static const struct memwait_op_kind wait_kind = { .step = wait_step };
 
 MEMWAIT_DEFINE_OBJECT_WAITS(event, wait, memwait_event_t)

@@ -16,32 +16,33 @@
  * The file that changes a word describes the word's shared bits and invariants at its top.
  * MEMWAIT_INVARIANT() checks them.
  *
- * Death. A process can be killed at any instruction. Whatever is free of a shared object must still
- * reach a waiter; see also owner.c:
+ * Death. A process can be killed at any instruction. A lock, post or item that is free must still
+ * reach a waiter of a shared object; see also owner.c:
  *
- *	memwait_change() changes a word and notifies in one system call. Used wherever there may be
- *	sleepers.
+ *	memwait_change() changes a word and notifies in one system call. It is used wherever there
+ *	may be sleepers.
  *
- *	MEMWAIT_OWNED sleeps: if a woken thread dies, the next waiter gets MEMWAIT_OWNER_DIED, to be
- *	handled like MEMWAIT_OK. The kernel watches only the last woken thread. So a woken thread
- *	that leaves something behind wakes another.
+ *	Sleeps are MEMWAIT_OWNED: if a woken thread dies, the next waiter gets MEMWAIT_OWNER_DIED,
+ *	and handles it like MEMWAIT_OK. The kernel watches only the thread that was woken last. So a
+ *	woken thread that leaves something for another waiter wakes that waiter.
  *
- * Private objects need none of this: their threads die together.
+ * Private objects need neither: their threads die together.
  *
  * Words are shared unless init got MEMWAIT_PRIVATE, which each object stores: the library cannot
- * know the object's kind of memory. A function that must not touch the object after its atomic
- * operation reads the flag first.
+ * find out whether the object's memory is shared. A function that must not touch the object after
+ * its atomic operation reads the flag first.
  *
- * Kinds. Each object has a word for its kind or flags, MEMWAIT_PRIVATE among them, and a word to
- * spare; an event, which is one word, has four bits of that. A set bit that this library does not
- * know belongs to a later one: EINVAL. Fast paths find it with their test for the common kind. The
- * rest of an object is padding. A library that uses it sets a bit of the kind too, so nobody needs
- * to look at it.
+ * Kinds. Each object has a word for its kind or flags, including MEMWAIT_PRIVATE, and a spare word;
+ * an event, which is a single word, has four bits for them. If a bit is set that this library does
+ * not know, the object belongs to a later library: EINVAL. Fast paths detect such a bit with their
+ * test for the common kind. The rest of an object is padding. A library that uses the padding also
+ * sets a bit of the kind, so no check of the padding is needed.
  *
  * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
  * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
- * waiters, here and in programs with their own words, recheck their word, as with futex(2). Those
- * of a fair lock cannot tell, and sleep where no other object notifies: see lock.c.
+ * waiters, here and in programs with their own words, recheck their word, as with futex(2). A
+ * waiter of a fair lock cannot always tell a stray wake-up from a handover, and sleeps where no
+ * other object notifies: see lock.c.
  *
  * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
  * this when a thread dies within a wait. The library does it when a cancelled operation has
@@ -60,7 +61,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Everything else is hidden. */
+/* Only the functions of this header are exported. */
 #pragma GCC visibility push(default)
 #include "memwait.h"
 #pragma GCC visibility pop
@@ -70,7 +71,7 @@
 /* Processes share the words: no atomic may be built from a process-local lock. */
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruction");
 
-/* Checked in debug builds, and in the simulation, which defines its own. */
+/* Checked in debug builds, and in the simulation, which has its own definition. */
 #if defined(MEMWAIT_DEBUG) && !defined(MEMWAIT_INVARIANT)
 #undef NDEBUG
 #include <assert.h>
@@ -106,25 +107,30 @@ static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 	return (const volatile char *)word + MEMWAIT_LOWER_HALF;
 }
 
-/* An object's @kind and the word after it, as compilers load and test them by one instruction. */
+/*
+ * An object's @kind and the word after it, combined: compilers load and test them in one
+ * instruction.
+ */
 static inline uint64_t memwait_whole_kind(uint32_t kind, uint32_t spare)
 {
 	return (uint64_t)spare << 32 | kind;
 }
 
-/* Whether they have bits other than @known. */
+/* Whether the two words have bits other than @known. */
 static inline bool memwait_is_unknown(uint32_t kind, uint32_t spare, uint32_t known)
 {
 	return memwait_whole_kind(kind, spare) & ~(uint64_t)known;
 }
 
-/* Flags to wait with for an object with @flags. Waiters of a shared one learn of deaths. */
+/* Flags for waits on an object with @flags. Waiters of a shared object are notified of deaths. */
 static inline uint32_t memwait_sleep_flags(uint32_t flags)
 {
 	return flags & MEMWAIT_PRIVATE ? MEMWAIT_PRIVATE : MEMWAIT_OWNED;
 }
 
-/* True if a notify or a death ended the wait: if the waiter leaves something, it wakes the next. */
+/*
+ * True if a notify or a death ended the wait. If such a waiter leaves something, it wakes the next.
+ */
 static inline bool memwait_was_woken(int outcome)
 {
 	return outcome == MEMWAIT_OK || outcome == MEMWAIT_OWNER_DIED;
@@ -161,16 +167,16 @@ int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
 /*
- * The process's own context. Lower half: its descriptor; -1 until opened, when lost, or under
- * ThreadSanitizer. Upper half: how often it was lost, so that a number that comes again is not
- * taken for the one before.
+ * The process's own context. Lower half: its descriptor; -1 before it is opened, after it was lost,
+ * and under ThreadSanitizer. Upper half: how often it was lost, so that a reused number is not
+ * taken for the previous descriptor.
  */
 extern _Atomic uint64_t memwait_device_context __attribute__((__visibility__("hidden")));
 
 /*
  * Functions that begin something open the device first, even if they need not wait: the same thread
- * later unlocks or posts, must wake others, and could not handle an open failure (no descriptor
- * left, device not visible).
+ * may have to wake others when it unlocks or posts later, and could not handle a failed open then
+ * (no descriptor left, device not visible).
  */
 static inline bool memwait_has_device(void)
 {
@@ -179,7 +185,7 @@ static inline bool memwait_has_device(void)
 	return (int)(uint32_t)atomic_load_explicit(&memwait_device_context,
 						   memory_order_relaxed) != -1;
 #else
-	/* As above, in two instructions: compilers do not fold an atomic load into a compare. */
+	/* The same, in two instructions: compilers do not fold an atomic load into a compare. */
 	return *(const int *)memwait_lower_half(&memwait_device_context) != -1;
 #endif
 }
@@ -192,19 +198,19 @@ static inline int memwait_need_device(void)
 
 /*
  * The same for functions that end something. If the process has closed the device and cannot reopen
- * it, they proceed: most have nobody to wake.
+ * it, they proceed: most have no waiter to wake.
  */
 static inline int memwait_need_device_once(void)
 {
-	/* relaxed: as above */
+	/* relaxed: as in memwait_has_device() */
 	return memwait_has_device() ||
 	       atomic_load_explicit(&memwait_device_context, memory_order_relaxed) >> 32 ?
 	       0 : memwait_device_first();
 }
 
 /*
- * The calling thread: its id, its parent's, or 0; and the process that the id belongs to. One
- * variable, as each costs a call in a shared library.
+ * The calling thread: its id, or its parent's id, or 0; and the process that the id belongs to.
+ * They are one variable, because each thread-local variable costs a call in a shared library.
  */
 struct memwait_self {
 	uint64_t id;
@@ -212,7 +218,7 @@ struct memwait_self {
 };
 
 extern __thread struct memwait_self memwait_self __attribute__((__visibility__("hidden")));
-/* This process; 0 in a child not numbered yet. */
+/* The number of this process; 0 in a child that has no number yet. */
 extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
 
 /* Id of the calling thread, or 0 if it has none yet. A parent's id does not count. */
@@ -225,6 +231,7 @@ static inline uint64_t memwait_known_id(void)
 }
 
 uint64_t memwait_thread_id(void);
+bool memwait_memory_is_private(const volatile void *memory);
 bool memwait_may_spin(void);
 
 /* loop.c */
@@ -232,8 +239,8 @@ bool memwait_may_spin(void);
 struct memwait_op;
 
 /*
- * An operation whose callback is about to run. It is a copy: as soon as the loop is unlocked, a
- * cancel says that the callback has begun, and the program may free the operation.
+ * The data of an operation whose callback is about to run, copied: once the loop is unlocked,
+ * memwait_op_cancel() reports that the callback has begun, and the program may free the operation.
  */
 struct memwait_call {
 	memwait_callback_t callback;
@@ -243,7 +250,7 @@ struct memwait_call {
 	int result;
 };
 
-/* Passed to and returned by steps, besides the kernel's outcomes. */
+/* Values passed to and returned by steps, besides the kernel's outcomes. */
 #define MEMWAIT_OP_BEGIN	(INT_MIN + 1)	/* the first step, before any wait */
 #define MEMWAIT_OP_WAITS	INT_MIN		/* from a step: a wait was armed */
 #define MEMWAIT_OP_TAKEN_BACK	(-1)		/* to undo: no notify was counted */
@@ -253,28 +260,34 @@ struct memwait_call {
  * @step: begins, or continues after a wait. @outcome: MEMWAIT_OP_BEGIN, MEMWAIT_OK,
  *	MEMWAIT_TIMED_OUT or, for a MEMWAIT_OWNED wait, MEMWAIT_OWNER_DIED. Returns MEMWAIT_OP_WAITS
  *	or the operation's result
- * @undo: optional; gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was
- *	counted for the current wait, MEMWAIT_OWNER_DIED if a death was reported, or
+ * @undo: optional; releases everything that the operation holds. @outcome: MEMWAIT_OK if a notify
+ *	was counted for the current wait, MEMWAIT_OWNER_DIED if a death was reported, or
  *	MEMWAIT_OP_TAKEN_BACK
- * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock, also
- *	if the first step has locked
- * @has_outcomes: the result is an outcome or a negative error number, as of word functions
- * @goes_on: the wait is MEMWAIT_PERSISTENT, and MEMWAIT_OK does not end the operation. @step tells
- *	of .count, and @undo gives it back
+ * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock, even if
+ *	the first step has acquired the object
+ * @give_back: optional; for memwait_op_undo(), which has checked that the operation has ended with
+ *	.outcome. Returns 0, EINPROGRESS (another step of the operation is pending), or an error
+ *	number of either sign
+ * @epipe: what EPIPE means, for memwait_op_strerror(); NULL: the operation does not return it
+ * @has_outcomes: the result is an outcome or a negative error number, as for word functions
+ * @goes_on: the wait is MEMWAIT_PERSISTENT, and MEMWAIT_OK does not end the operation. @step
+ *	reports .count, and @undo passes .count to other waiters
  */
 struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
 	void (*undo)(struct memwait_op *op, int outcome);
 	void (*end)(const struct memwait_call *call);
+	int (*give_back)(struct memwait_op *op);
+	const char *epipe;
 	bool has_outcomes;
 	bool goes_on;
 };
 
 enum memwait_op_state {
 	MEMWAIT_OP_IDLE,
-	MEMWAIT_OP_QUEUED,	/* in the kernel */
+	MEMWAIT_OP_QUEUED,	/* its wait is in the kernel */
 	MEMWAIT_OP_READY,	/* completion read; in the loop's list */
-	MEMWAIT_OP_CALLED,	/* it goes on, and its callback runs */
+	MEMWAIT_OP_CALLED,	/* .goes_on is set, and its callback runs */
 };
 
 /* A wait for the end of a generation of a barrier or wait group. See users.c. */
@@ -287,9 +300,9 @@ struct memwait_round {
 	int tries;
 };
 
-/* A waiter's for a lock, see lock.c. */
+/* The state of a waiter for a lock, see lock.c. */
 struct memwait_turn {
-	uint32_t woken;				/* how often */
+	uint32_t woken;				/* number of wake-ups */
 	bool gives_way;				/* sleeps though the lock is free */
 };
 
@@ -301,10 +314,10 @@ struct memwait_transfer {
 	struct side *busy;			/* without @deadline: whose lock was not free */
 	const struct memwait_op *op;		/* or NULL */
 	bool sending;
-	bool is_user;				/* of its side */
+	bool is_user;				/* is counted as a user of its side */
 	bool waits;				/* is counted at the other side */
-	bool woken;				/* by a notify, and has not tried since */
-	bool settled;				/* no sender has missed CLOSED */
+	bool woken;				/* by a notify, and has not tried since then */
+	bool settled;				/* no sender that missed CLOSED is left */
 };
 
 struct memwait_op {
@@ -313,14 +326,15 @@ struct memwait_op {
 	void *data;
 	const struct memwait_op_kind *kind;
 	struct memwait_op *next, *previous;	/* in the loop's list */
-	uint64_t id;				/* the kernel's */
+	uint64_t id;				/* the id of its wait in the kernel */
 	uint32_t index;				/* of the group's word that ended the wait */
 	_Atomic int state;
 	int outcome;				/* of the completion */
-	uint32_t count;				/* if it goes on: notifies not told of yet; */
-	uint32_t told;				/* for the callback: those that it is told of */
-	bool armed;				/* the kernel may have something for it */
-	bool cancelled;				/* since it last began */
+	uint32_t count;				/* with .goes_on: notifies not reported yet */
+	uint32_t told;				/* notifies that its callback reports */
+	bool armed;				/* the kernel may have a completion for it */
+	bool cancelled;				/* since it last began, or undone */
+	uint32_t process;			/* that began it last */
 	struct memwait_deadline deadline;
 
 	/* Used by the kinds. */
@@ -374,12 +388,12 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 }
 
 /*
- * The forms of memwait_sem_wait() and so on. @params and @args are the function's, in parentheses;
- * the first one is @object.
+ * Macros that define the forms of memwait_sem_wait() and similar functions. @params and @args are
+ * the function's parameters and arguments, in parentheses; the first parameter is @object.
  */
 #define MEMWAIT_UNWRAP(...)	__VA_ARGS__
 
-/* From verb_until(). */
+/* Blocking forms, which call verb_until(). */
 #define MEMWAIT_DEFINE_WAIT(name, verb, params, args)						\
 int memwait_##name##_##verb(MEMWAIT_UNWRAP params)						\
 {												\
@@ -395,7 +409,7 @@ int memwait_##name##_clock##verb(MEMWAIT_UNWRAP params, clockid_t clock,			\
 	return err ? err : verb##_until(MEMWAIT_UNWRAP args, &deadline);			\
 }
 
-/* From verb_kind. @with: the operation's. @check: 0, or why it cannot begin. */
+/* Asynchronous forms, which use verb_kind. @with: .with of the operation. @check: 0 or an error. */
 #define MEMWAIT_DEFINE_ASYNC(name, verb, params, with, check)					\
 int memwait_##name##_##verb##_async(MEMWAIT_UNWRAP params, memwait_op_t *op)			\
 {												\
@@ -422,7 +436,7 @@ int memwait_##name##_timed##verb(MEMWAIT_UNWRAP params, const struct timespec *a
 MEMWAIT_DEFINE_WAIT(name, verb, params, args)							\
 MEMWAIT_DEFINE_ASYNC(name, verb, params, with, check)
 
-/* Of an object alone. */
+/* For functions whose only parameter is the object. */
 #define MEMWAIT_DEFINE_OBJECT_WAITS(name, verb, object_t)					\
 	MEMWAIT_DEFINE_WAITS(name, verb, (object_t *object), (object), NULL, 0)
 
@@ -433,8 +447,9 @@ static inline bool memwait_has_failed(int outcome)
 }
 
 /*
- * Spins before sleeping, at most twice the recent count, which @spins keeps per lock, and at most
- * about a system call's time. The limit shrinks quickly when spinning is futile.
+ * Spins before sleeping: at most twice as often as was recently needed, which @spins records for
+ * each lock, and for at most about the time of a system call. The limit shrinks quickly when
+ * spinning is futile.
  */
 struct memwait_spin {
 	uint32_t lately;
@@ -479,12 +494,12 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
 
 /*
  * lock.c. Fast paths are inline. @kind: only MEMWAIT_MUTEX_FAIR and MEMWAIT_PRIVATE matter; all
- * users of a word pass the same.
+ * users of a word pass the same kind.
  */
 
 /*
- * All bits of a lock word are in its second byte in memory, where no other object's waiters sleep:
- * those of a fair lock do.
+ * All bits of a lock word are in its second byte in memory: waiters of a fair lock sleep on that
+ * byte, and no other object has waiters there.
  */
 #define MEMWAIT_LOCK_BYTE	1
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -509,7 +524,7 @@ static inline bool memwait_lock_is_taken(uint32_t word, uint32_t kind)
 	return word & MEMWAIT_LOCKED || memwait_lock_is_handed(word, kind);
 }
 
-/* Added to the kind for release, here and in owner.c: keep the lock if nobody can be woken. */
+/* Added to the kind for a release, here and in owner.c: keep the lock if the wake-up fails. */
 #define MEMWAIT_OR_KEEP		0x8000U
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
@@ -560,6 +575,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind);
 int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind);
 int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind);
+int memwait_owner_return_death(_Atomic uint64_t *word, uint32_t kind);
 void memwait_owner_make_consistent(_Atomic uint64_t *word);
 int memwait_owner_consistent(_Atomic uint64_t *word);
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind);
@@ -590,8 +606,8 @@ static inline bool memwait_has_locked(int ret)
 }
 
 /*
- * Gates: lock words; or owner words, if the kind has MEMWAIT_MUTEX_ROBUST. Results are those of
- * memwait_owner_lock().
+ * A gate is a lock word, or an owner word if the kind has MEMWAIT_MUTEX_ROBUST. Results are those
+ * of memwait_owner_lock().
  */
 union memwait_gate {
 	_Atomic uint32_t word;
@@ -611,7 +627,7 @@ static inline int memwait_gate_lock(union memwait_gate *gate, _Atomic uint32_t *
 	return memwait_lock(&gate->word, spins, kind, deadline);
 }
 
-/* The same without a wait: EBUSY. */
+/* The same, but returns EBUSY instead of waiting. */
 static inline int memwait_gate_try(union memwait_gate *gate, uint32_t kind)
 {
 	if (memwait_gate_is_owned(kind))
@@ -634,7 +650,7 @@ static inline int memwait_gate_step(struct memwait_op *op, union memwait_gate *g
 	       memwait_lock_step(op, &gate->word, kind, outcome);
 }
 
-/* @turn: as of memwait_lock_undo(). */
+/* @turn: see memwait_lock_undo(). */
 static inline void memwait_gate_undo(const struct memwait_turn *turn, union memwait_gate *gate,
 				     uint32_t kind, int outcome)
 {
@@ -645,15 +661,15 @@ static inline void memwait_gate_undo(const struct memwait_turn *turn, union memw
 }
 
 /*
- * For destroy. 0: it is free, or of no use to anybody, as its owner died; EBUSY; MEMWAIT_CHANGED:
- * look again; or a negative error number.
+ * For destroy. Returns 0 if the gate is free, not recoverable, or its owner has died; EBUSY;
+ * MEMWAIT_CHANGED: look again; or a negative error number.
  */
 static inline int memwait_gate_look(union memwait_gate *gate, uint32_t kind)
 {
 	uint64_t now;
 	int dead;
 
-	/* acquire, both: the caller may free what it guarded */
+	/* acquire, both: the caller may free the protected data */
 	if (!memwait_gate_is_owned(kind))
 		return memwait_lock_is_taken(atomic_load_explicit(&gate->word,
 								  memory_order_acquire),
@@ -669,7 +685,7 @@ static inline int memwait_gate_look(union memwait_gate *gate, uint32_t kind)
 
 /* users.c */
 
-/* @flags: the object's. The others: see the top of users.c. */
+/* @flags: the object's. For the other fields see the top of users.c. */
 struct memwait_users {
 	_Atomic uint32_t count;
 	_Atomic uint32_t operations;
@@ -698,6 +714,7 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
+int memwait_mutex_give_back(memwait_mutex_t *public_mutex, int result);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, const struct memwait_turn *turn,
 			      int outcome);
 

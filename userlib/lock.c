@@ -6,46 +6,47 @@
  *	LOCKED			locked; unlock need not notify
  *	LOCKED | CONTENDED	locked; a waiter may sleep on it, or be about to
  *	CONTENDED		unlocked, but the notify failed: the next unlock notifies
- *	HANDED			fair, without an owner: the waiter that clears HANDED is the next
- *				one. CONTENDED may be set too
+ *	HANDED			fair, without an owner: the waiter that clears HANDED becomes
+ *				the owner. CONTENDED may be set too
  *	LATE, with both bits	default: a waiter has lost too often, and sleeps
- *	LATE			default: unlocked, and kept for those that have waited. CONTENDED
+ *	LATE			default: unlocked, and reserved for earlier waiters. CONTENDED
  *				may be set too, as above
  *
  * Invariants:
  *	No other bit is set. HANDED is not set with LOCKED, nor LATE with LOCKED alone.
  *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without LATE, or HANDED |
  *	CONTENDED; or, for a while, on LATE.
- *	Only a thread that has the lock clears CONTENDED, with a notify or before one.
+ *	Only a thread that holds the lock clears CONTENDED, with a notify or before one.
  *	A fair word stays LOCKED or HANDED from the handover until the new owner unlocks it.
  *
  * Default: the first thread takes an unlocked word. To sleep, a waiter sets both bits, which takes
- * the lock if it is free. So a woken waiter has the lock with CONTENDED set, for the remaining
- * sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set,
- * one system call clears both bits and wakes one waiter.
+ * the lock if it is free. So a woken waiter acquires the lock with CONTENDED set, for the remaining
+ * sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set, one system call
+ * clears both bits and wakes one waiter.
  *
- * A thread that takes the lock again and again could keep a waiter out: each time that the waiter
- * wakes, the lock is taken. So a waiter that was woken LATE_AFTER times in vain sleeps with LATE
- * set. Then unlock leaves LATE, memwait_lock_try() fails, and a thread that comes only now sleeps
- * behind the others, while the woken one takes the lock. LATE stays until a waiter that is late has
- * the lock. Until then only tries, and operations with a deadline, take it from the waiters, which
- * get the lock in their order. If it was another one that cleared LATE, fewer stand before the
- * waiter that are late: so it has the lock after as many losses, at most, as there were.
+ * A thread that takes the lock again and again could starve a waiter: each time that the waiter
+ * wakes, the lock is taken. So a waiter that was woken LATE_AFTER times in vain is late, and sleeps
+ * with LATE set. Then unlock leaves LATE set: memwait_lock_try() fails, and a newcomer sleeps
+ * behind the other waiters, while the woken waiter takes the lock. LATE stays set until a late
+ * waiter has acquired the lock. Until then only try functions, and operations with a deadline, can
+ * take the lock before the waiters, which acquire it in their order. If another late waiter cleared
+ * LATE, there is one late waiter fewer ahead of this waiter. So this waiter acquires the lock after
+ * at most as many further losses as there were late waiters ahead of it.
  *
- * Who gives up clears LATE, and so does an unlock that finds nobody asleep: a waiter may have died,
- * and as long as LATE is set each unlock is a system call. If others were late, they set LATE again
- * when they lose again.
+ * A late waiter that gives up clears LATE, and so does an unlock that finds no sleeper: the late
+ * waiter may have died, and while LATE is set each unlock is a system call. Other late waiters set
+ * LATE again when they lose again.
  *
- * Perhaps no waiter comes for the lock: it has died when it was woken, or is an operation of a loop
- * that does not run. So a thread sleeps for KEPT_MS at most beside a lock that is kept, and not
- * beyond its own deadline. If it was not woken by then, it is late itself, and takes the lock.
- * memwait_mutex_trylock() takes it at once.
+ * Possibly no waiter takes a reserved lock: the woken waiter has died, or it is an operation of a
+ * loop that does not run. So a newcomer sleeps next to a reserved lock for at most KEPT_MS, and not
+ * beyond its own deadline. If it has not been woken by then, it is late itself, and takes the lock.
+ * memwait_mutex_trylock() takes a reserved lock immediately.
  *
- * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
- * and tries instead (MEMWAIT_OWNED, see internal.h).
+ * A thread that dies while it holds the lock leaves it locked. If a woken waiter dies, the next
+ * waiter is notified of the death, and tries instead (MEMWAIT_OWNED, see internal.h).
  *
- * Fair: the owner sets HANDED, and the waiter counted by its notify takes the lock by clearing it.
- * This relies on the kernel: MEMWAIT_OK is seen exactly by the waiters that a notify counts, and
+ * Fair: the owner sets HANDED, and the waiter counted by its notify takes the lock by clearing
+ * HANDED. This relies on the kernel: exactly the waiters that a notify counts get MEMWAIT_OK, and
  * the queue is strictly FIFO. Unlock:
  *
  *	owner				waiter
@@ -55,34 +56,36 @@
  *	    oldest; if there is none,
  *	    clear HANDED
  *
- * A waiter that sleeps before the owner's (2) is counted, and has the lock. One that is not asleep
- * yet finds the word unlocked. A notify by mistake, or a stale one for an earlier object at this
- * address, finds no HANDED: its waiter sleeps again.
+ * A waiter that sleeps before the owner's (2) is counted, and gets the lock. A waiter that is not
+ * asleep yet finds the word unlocked. A waiter that is woken by a mistaken notify, or by a stale
+ * notify for an earlier object at this address, finds HANDED clear, and sleeps again.
  *
- * If it comes between the owner's (1) and (2), its waiter has the lock, perhaps frees it, and the
- * owner's (2) wakes one in vain, or clears a bit of what is there now. So fair waiters sleep on the
- * byte of the word that has the bits. No other object of the library has waiters at the second byte
- * of four, and a fair lock is notified by its unlock only. (A program's own byte may have been
- * there.) Those of a default lock sleep on the whole word: a stale notify wakes one in vain.
+ * If such a notify comes between the owner's (1) and (2), the waiter that it wakes gets the lock,
+ * and perhaps frees it; the owner's (2) then wakes a waiter needlessly, or clears a bit of the
+ * memory's new contents. So fair waiters sleep on the byte of the word that has the bits. No other
+ * object of the library has waiters at the second byte of four, and only its unlock notifies a fair
+ * lock. (A program's own 8-bit word may have been there.) Waiters of a default lock sleep on the
+ * whole word: a stale notify wakes one of them needlessly.
  *
- * A waiter that gives up without being counted leaves at most CONTENDED, which costs one notify. A
- * counted waiter owns a fair lock, and unlocks it. With a default lock it passes the notify on: the
- * next sleeper takes the lock with CONTENDED set, or sets CONTENDED and sleeps again.
+ * A waiter that gives up without having been counted leaves at most CONTENDED behind, which costs
+ * one notify. A waiter that gives up after it was counted owns a fair lock, and unlocks it. If the
+ * lock is a default lock, the waiter passes the notify on: the next sleeper takes the lock with
+ * CONTENDED set, or sets CONTENDED and sleeps again.
  */
 #include "internal.h"
 
 #define HANDED		MEMWAIT_LOCK_HANDED	/* fair */
 #define LATE		MEMWAIT_LOCK_BIT(2)	/* default */
 
-/* What waiters sleep on, HANDED and LATE aside. */
+/* The value that waiters sleep on, apart from HANDED and LATE. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-#define LATE_AFTER	8	/* after so many losses a waiter sets LATE, and */
-#define KEPT_MS		10	/* so long the lock is kept at most */
+#define LATE_AFTER	8	/* after so many losses a waiter is late */
+#define KEPT_MS		10	/* for at most so long a lock is reserved */
 
 /*
- * CONTENDED does not end it, as the last sleeper to wake keeps it set: then two threads that take
- * turns would sleep each time. But a fair lock goes to the sleepers.
+ * CONTENDED does not end the spinning, because the last sleeper to wake leaves it set: two threads
+ * that take turns would then sleep each time. A fair lock, however, goes to the sleepers.
  */
 static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind)
 {
@@ -106,7 +109,7 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins, ui
 	return locked;
 }
 
-/* Where, and with which flags, waiters of a fair lock sleep. */
+/* The flags and the address with which waiters of a fair lock sleep. */
 #define FAIR_FLAGS(kind)	(MEMWAIT_SIZE_U8 | ((kind) & MEMWAIT_PRIVATE))
 
 static const volatile void *fair_byte(_Atomic uint32_t *word)
@@ -115,8 +118,8 @@ static const volatile void *fair_byte(_Atomic uint32_t *word)
 }
 
 /*
- * Waits while the word is @seen; see memwait_await(). Not MEMWAIT_OWNED if fair: a woken waiter
- * that dies has the lock, so nobody need be told.
+ * Waits while the word is @seen; see memwait_await(). Not MEMWAIT_OWNED for a fair lock: a woken
+ * waiter that dies owns the lock, so no other waiter needs to be notified.
  */
 static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, uint32_t kind,
 		 const struct memwait_deadline *deadline)
@@ -130,7 +133,8 @@ static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, u
 
 /*
  * Takes the lock and returns 0; or sets CONTENDED, and returns the value to sleep on. @late: LATE
- * if the caller is late, or 0: set if it is to sleep, and cleared with the lock.
+ * if the caller is late, otherwise 0. LATE is set if the caller must sleep, and cleared if it gets
+ * the lock.
  */
 static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, uint32_t late)
 {
@@ -150,13 +154,15 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, uint32_t 
 			next = (now & ~late) | BOTH;
 		if (now == next)
 			return now;
-		/* acquire: as memwait_lock_try() */
+		/* acquire: as in memwait_lock_try() */
 	} while (!atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
 							memory_order_relaxed));
 	return memwait_lock_is_taken(now, kind) ? next : 0;
 }
 
-/* Takes a free word that memwait_lock_try() does not: it is kept, or its notify has failed. */
+/*
+ * Takes a free lock that memwait_lock_try() does not take: it is reserved, or a notify has failed.
+ */
 bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: a hint */
@@ -165,7 +171,7 @@ bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind)
 	return now && !(now & MEMWAIT_LOCKED) && !lock_or_contend(word, kind, 0);
 }
 
-/* After MEMWAIT_OK on a fair word. Returns whether the caller has the lock. */
+/* After MEMWAIT_OK on a fair word. Returns whether the caller now owns the lock. */
 static bool take_over(_Atomic uint32_t *word)
 {
 	/* relaxed: the compare-and-swap decides */
@@ -180,23 +186,23 @@ static bool take_over(_Atomic uint32_t *word)
 	return false;
 }
 
-/* Whether a waiter is late: LATE, or 0. */
+/* LATE if the waiter is late, or 0. */
 static uint32_t late_bit(const struct memwait_turn *turn, uint32_t kind)
 {
 	return !(kind & MEMWAIT_MUTEX_FAIR) && turn->woken >= LATE_AFTER ? LATE : 0;
 }
 
-/* For a waiter that gives up, and is @late. */
+/* For a waiter that gives up. @late: LATE if it is late, or 0. */
 static void clear(_Atomic uint32_t *word, uint32_t late)
 {
-	/* relaxed, both: nothing is published, and the release sequence of an unlock goes on */
+	/* relaxed, both: nothing is published, and the release sequence of an unlock continues */
 	if (atomic_load_explicit(word, memory_order_relaxed) & late)
 		atomic_fetch_and_explicit(word, ~late, memory_order_relaxed);
 }
 
 /*
- * Whether the caller, which comes only now, sleeps beside a lock that is kept for others. Not an
- * operation with a deadline: it is armed with that.
+ * Whether the caller, a newcomer, must sleep next to a lock that is reserved for others. An
+ * operation with a deadline need not: its wait is armed with that deadline.
  */
 static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind)
 {
@@ -206,7 +212,9 @@ static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint3
 	       (!op || op->deadline.ns == MEMWAIT_FOREVER);
 }
 
-/* Sleeps beside it: the first wait. Not longer if CLOCK_REALTIME is set back. */
+/*
+ * Sleeps next to a reserved lock, as the first wait; no longer even if CLOCK_REALTIME is set back.
+ */
 static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
 		    uint32_t kind, const struct memwait_deadline *deadline)
 {
@@ -216,8 +224,9 @@ static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic ui
 
 	memwait_deadline_after(&kept, CLOCK_MONOTONIC, 0);
 	/*
-	 * The deadline may come first, by another clock. That of an operation is none. What is left
-	 * is asked for after the time: so the sum is not later than the deadline.
+	 * The caller's deadline may come first, and be on another clock. An operation here has
+	 * none. The time left is computed after the current time was read, so their sum is not
+	 * later than the deadline.
 	 */
 	left = memwait_deadline_left(op ? &op->deadline : deadline);
 	kept.ns += left < most ? left : most;
@@ -227,7 +236,7 @@ static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic ui
 	return await(op, word, LATE, kind, &kept);
 }
 
-/* After that. Returns the outcome of the wait. */
+/* After the wait of give_way(). Returns its outcome; after its time, the waiter is late. */
 static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int outcome)
 {
 	turn->gives_way = false;
@@ -241,7 +250,7 @@ static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int ou
 
 /*
  * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait. After
- * the deadline it tries once more, as the thread woken for the lock may not have run yet.
+ * the deadline it tries once more, because the thread woken for the lock may not have run yet.
  */
 static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)
@@ -278,13 +287,15 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
-/* By the owner: what an unlock leaves of LATE, if it was set. */
+/*
+ * For the owner: the mask that an unlock applies to LATE. 0 clears LATE, because no waiter sleeps.
+ */
 static uint32_t late_if_needed(const _Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
 	return was & LATE && !memwait_sleepers(word, kind) ? 0 : LATE;
 }
 
-/* Of a fair word that is CONTENDED. Returns an error if that cannot be done. */
+/* Hands over a fair lock that is CONTENDED. Returns a negative error number if the notify fails. */
 static int hand_over(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* release: publishes the critical section to take_over() */
@@ -294,9 +305,9 @@ static int hand_over(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /*
- * memwait_lock_release() of a word that is not LOCKED alone. Change and notify are one system call:
- * after the change the next owner may free the word, so a failed notify would be lost.
- * If the call fails, the word becomes CONTENDED alone, or stays locked with MEMWAIT_OR_KEEP.
+ * memwait_lock_release() for a word that is not LOCKED alone. Change and notify are one system
+ * call: after the change the next owner may free the word, so a failed notify would be lost. If the
+ * call fails, the word becomes CONTENDED alone, or stays locked with MEMWAIT_OR_KEEP.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
@@ -313,22 +324,24 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 	if (ret >= 0)
 		return 0;
 	if (!(kind & MEMWAIT_OR_KEEP))
-		/* release: as memwait_lock_release_uncontended() */
+		/* release: as in memwait_lock_release_uncontended() */
 		atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
 	else if (kind & MEMWAIT_MUTEX_FAIR)
-		/* relaxed: the caller has it still */
+		/* relaxed: the caller still holds the lock */
 		atomic_store_explicit(word, BOTH, memory_order_relaxed);
 	return -ret;
 }
 
-/* The same of a private word, if the caller can notify afterwards. Returns whether it must. */
+/*
+ * The same for a private word, if the caller can notify afterwards. Returns whether it must notify.
+ */
 bool memwait_lock_release_silently(_Atomic uint32_t *word)
 {
 	/* relaxed: a hint */
 	uint32_t was = atomic_load_explicit(word, memory_order_relaxed);
 
 	was = late_if_needed(word, MEMWAIT_PRIVATE, was);
-	/* release: as memwait_lock_release_uncontended() */
+	/* release: as in memwait_lock_release_uncontended() */
 	return atomic_fetch_and_explicit(word, was, memory_order_release) & MEMWAIT_CONTENDED;
 }
 
@@ -340,7 +353,7 @@ static void wake_or_contend(_Atomic uint32_t *word, uint32_t kind)
 		atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
 }
 
-/* memwait_lock() of an operation. */
+/* memwait_lock() for an operation. */
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome)
 {
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))

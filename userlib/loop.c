@@ -5,77 +5,82 @@
  * An operation is idle, queued in the kernel, or ready: its completion was read. The loop has a
  * list of each of the latter two. Its lock protects lists and states. Every step of an operation
  * runs under the lock, callbacks run without it. Each operation that has begun ends exactly once:
- * by its callback, whose thread makes it idle under the lock before the call, by cancel or close.
+ * by its callback (whose thread makes the operation idle, under the lock, before the call), by
+ * cancel or by close.
  *
- * An operation that goes on (memwait_watch*()) has many callbacks, each for a number of notifies.
- * While one runs, the operation is called: what is read for it is added to the next number, and
- * makes it ready when the callback has returned. So its callbacks never run at the same time. They
- * do not end it: the thread that runs one looks at the operation afterwards, unless the callback
- * has cancelled it, and perhaps freed it. A struct visit says which callback its thread runs. By
- * that, cancel knows whether another thread still uses what belongs to the operation. One that goes
- * on stays called until then. Any other may be gone, or have begun again, and is only compared by
- * address, and only when the operation there is idle.
+ * A persistent operation (memwait_watch*(), .goes_on) has many callbacks, each for a number of
+ * notifies. While a callback runs, the operation is CALLED: notifies that are read for it are added
+ * to the next number, and make it ready when the callback has returned. So its callbacks never run
+ * at the same time. They do not end the operation: the thread that runs a callback looks at the
+ * operation afterwards, unless the callback has cancelled, and perhaps freed, the operation. A
+ * struct visit records whose callback its thread runs. From this, cancel knows whether another
+ * thread still uses the data of the operation. A persistent operation stays CALLED until the
+ * callback returns. Any other operation may be gone by then, or have begun again: it is only
+ * compared by address, and only if the operation at that address is idle.
  *
- * A completion names its operation by address. This is safe: nobody may free an operation that is
- * not idle, and cancel makes one idle only when no completion can follow. Either the kernel has
- * cancelled the wait; or the wait has ended, and cancel reads its completion, perhaps behind
- * others. The others become ready, and the descriptor no longer reports them. So cancel kicks the
- * loop: it notifies a word of the loop's own, on which a wait is armed once, and goes on: to kick
- * needs no memory. A wait that goes on may have a completion although it was cancelled: cancel
- * reads as long as there may be one.
+ * A completion names its operation by address. This is safe: an operation that is not idle must not
+ * be freed, and cancel makes an operation idle only when no completion can follow. Either the
+ * kernel has cancelled the wait; or the wait has ended, and cancel reads its completion, perhaps
+ * behind others. The other operations become ready, and the descriptor no longer reports them. So
+ * cancel kicks the loop: it notifies a word of the loop's own, on which a persistent wait is armed
+ * once, so that a kick needs no memory. A persistent wait may have a completion although it was
+ * cancelled: cancel reads as long as there may be one.
  *
- * Close cancels all that is pending: first what is queued, so that nothing that is passed on comes
- * back to this loop, and then what is ready, to which the former has added. At last it ends the
- * kick: with a copy of the descriptor the context outlives the loop, and what is still armed would
- * eat a notify of whoever uses the loop's memory next. It refuses while a thread is within a call:
- * it could wait for that thread, but not for a thread that is about to call, and not for its own
- * callback.
+ * Close cancels all pending operations: first the queued operations, so that no notify that is
+ * passed on comes back to this loop, and then the ready operations, to which the first step may
+ * have added some. At last it ends the wait of the kick: if there is a copy of the descriptor, the
+ * context outlives the loop, and a wait that is still armed would consume a notify of the next user
+ * of the loop's memory. Close refuses while a thread is within a call: it could wait for that
+ * thread, but not for a thread that is about to call, and not for its own callback.
  *
- * Dispatch goes on until it has called back all that was there when it began. What comes later
- * gives whoever polls for edges (EPOLLET) another one. At its limit, or when it is stopped, it
- * reads what was there, the kick among it, and what it leaves is ready. So the kick for that is a
- * completion of its own, and an edge: were it unread, a notify would only add to its count.
+ * Dispatch continues until it has called back all operations that had completed when it began.
+ * Later completions give a thread that polls for edges (EPOLLET) another edge. At its limit, or
+ * when it is stopped, dispatch reads all completions that were there, including the kick's, so that
+ * the operations that it leaves are ready. So the kick for them is a completion of its own, and an
+ * edge: if the last kick were still unread, a notify would only add to its count.
  *
- * A kick also wakes threads that sleep in a run, memwait_loop_run() or memwait_op_wait(), and must
- * leave: nothing is pending, or not what they wait for, or memwait_loop_stop() came after they had
- * begun. A thread whose own operation is ready must leave, too: a callback that runs before may
- * wait for that thread. Any thread may read the kick, and poll() rechecks readiness before it
- * returns. Hence:
+ * A kick also wakes threads that sleep in a run (memwait_loop_run() or memwait_op_wait()) and must
+ * leave it: no operation is pending, or the operation that they wait for is not, or
+ * memwait_loop_stop() came after they had begun. A thread whose own operation is ready must leave,
+ * too: an earlier callback may wait for that thread. Any thread may read the kick, and poll()
+ * rechecks readiness before it returns. Therefore:
  *
  *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
  *	to call back, leaves an unread kick behind.
  *	A thread that has woken no longer counts as asleep, so the kicks end with the last sleeper.
- *	A run that found nothing else to do than to leave such a kick to another thread does not
- *	poll, which would return at once, but sleeps for BESIDE_KICK. For the other thread may be
- *	unable to run, in a signal handler, or because of this one's real-time priority.
+ *	A run that found nothing to do except to leave such a kick to another thread does not poll,
+ *	because poll() would return immediately, but sleeps for BESIDE_KICK: the other thread may be
+ *	unable to run, because it is in a signal handler, or because of this thread's real-time
+ *	priority.
  *
- * A run that finds its deadline passed dispatches once more, and leaves: what comes later does not
- * hold it up. poll() sleeps for a time, not until an hour: a run whose clock is set forward sees
- * that within CLOCK_LOOK.
+ * A run that finds its deadline passed dispatches once more, and leaves: later completions do not
+ * hold it up. poll() sleeps for a duration, not until a time of day: a run whose clock is set
+ * forward notices that within CLOCK_LOOK.
  *
- * While a callback runs nothing may be pending, and its operation may begin again. So threads that
- * sleep until nothing is pending are woken only after the callback returns. A thread that waits for
- * one operation also waits for a callback of it in another thread, but not for any other callback:
- * it calls back what is ready itself.
+ * While a callback runs, possibly nothing is pending, but its operation may begin again. So threads
+ * that sleep until nothing is pending are woken only after the callback returns. A thread that
+ * waits for one operation also waits for a callback of this operation in another thread, but not
+ * for any other callback: it calls back ready operations itself.
  *
  * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
- * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is none, the
- * stop is kept for the next one.
+ * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is no run, the
+ * stop is kept for the next run.
  *
  *	stop				thread that wakes while others sleep
  *	(1) count the stop		(1) read the kick
  *	(2) notify the kick		(2) before it drops the lock: if there is a new stop, kick
  *
  * The kernel orders the stop's (2) and the thread's (1). If the notify comes first, the thread may
- * have read it, and sees the stop in its own (2). Otherwise an unread kick remains. Two stops may
- * share one kick: the first thread to see a stop counts, under the lock, the threads that must
+ * have read the kick, and sees the stop in its own (2). Otherwise an unread kick remains. Two stops
+ * may share one kick: the first thread to see a stop counts, under the lock, the threads that must
  * leave.
  *
- * A thread can be cancelled in a callback and in poll(), never with the lock held. Its clean-up
- * handler does what leaving does: it uncounts the thread, and kicks for what remains in the list.
- * The loop counts as in use while a thread is within a call, so a callback cannot free it. If a
- * callback or signal handler forks, the child returns into its parent's loop, which may be freed,
- * or locked by a thread that the child lacks. The child leaves without touching the loop.
+ * A thread can be cancelled in a callback and in poll(), never with the lock held. Its cleanup
+ * handler does the same as leaving: it uncounts the thread, and kicks for operations that remain in
+ * the list. The loop counts as in use while a thread is within a call, so a callback cannot free
+ * it. If a callback or signal handler forks, the child returns into its parent's loop, which may be
+ * freed, or locked by a thread that does not exist in the child. The child leaves without touching
+ * the loop.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -88,49 +93,52 @@
 /* Maximum completions per read. */
 #define BATCH	64
 
-/* A read of fewer is one of all that there were: a signal ends only longer ones, see memwait(4). */
+/*
+ * A read that returns fewer has returned all that there were: a signal ends only longer reads, see
+ * memwait(4).
+ */
 #define SURELY_ALL	16
 
 struct memwait_loop {
 	int fd;
 	uint64_t id;			/* owner id of its context; or 0 */
 	uint32_t process;		/* that created it */
-	pthread_mutex_t lock;		/* the rest, and the operations */
+	pthread_mutex_t lock;		/* for the rest, and the operations */
 	struct memwait_op queued, ready;	/* list heads */
-	struct memwait_op kick;		/* armed once, on the next */
+	struct memwait_op kick;		/* armed once, on @kick_word */
 	uint32_t kick_word;
 	bool kicked;			/* kick's completion is unread */
 	struct visit *visits;		/* dispatches and runs in progress */
 	uint32_t asleep;		/* runs in poll() */
-	uint32_t leaving;		/* of @asleep: told to return by a stop */
+	uint32_t leaving;		/* of @asleep: must return because of a stop */
 	uint32_t stops_seen;		/* of @runs_and_stops */
 	_Atomic uint64_t runs_and_stops;	/* lock-free, see above */
 	_Atomic size_t pending;
 };
 
-/* The longest sleep of a run, in ns: beside a kick for another thread; or by CLOCK_REALTIME. */
+/* The longest sleep of a run, in ns: next to a kick for another thread; or with CLOCK_REALTIME. */
 #define BESIDE_KICK	1000000ULL
 #define CLOCK_LOOK	1000000000ULL
 
-/* runs_and_stops: number of runs in progress, and of stops that met some. */
+/* runs_and_stops: number of runs in progress, and of stops that found a run in progress. */
 #define RUN		1ULL
 #define RUNS		0x7fffffffULL
-#define STOPPED		0x80000000ULL	/* a stop that met none, for the next run */
+#define STOPPED		0x80000000ULL	/* a stop that found none, for the next run */
 #define STOP		(1ULL << 32)
 
 /* A call of memwait_loop_dispatch(), or a run, on its thread's stack. */
 struct visit {
-	struct visit *next;		/* of the loop's */
+	struct visit *next;		/* in the loop's list */
 	memwait_loop_t *loop;
 	pthread_t thread;
 	const struct memwait_op *calls;	/* whose callback runs, or NULL; may be gone */
-	struct memwait_op *returns_to;	/* the same if it goes on, until the callback cancels it */
-	const struct memwait_op *until;	/* waits for its end, or NULL: that nothing is pending */
+	struct memwait_op *returns_to;	/* the same if persistent, until the callback cancels it */
+	const struct memwait_op *until;	/* until this has ended; NULL: until none is pending */
 	uint32_t process;		/* the calling one */
 	int state;			/* from loop_lock() */
 	bool is_run;			/* counted in @runs_and_stops */
 	bool asleep;
-	size_t unread;			/* completions that may be, of those that it found */
+	size_t unread;			/* how many it has yet to read, at most */
 	uint32_t stops;			/* of the loop, at the start */
 	struct memwait_deadline deadline;
 };
@@ -184,8 +192,8 @@ static void count_pending(memwait_loop_t *loop, int change)
 }
 
 /*
- * How many completions there can be: each operation and the kick have one at a time. What comes
- * later stands behind those.
+ * The largest possible number of completions: each operation, and the kick, has one at a time.
+ * Later completions are behind those.
  */
 static size_t most_completions(const memwait_loop_t *loop)
 {
@@ -231,8 +239,8 @@ static void queued_add(memwait_loop_t *loop, struct memwait_op *op)
 
 /*
  * True if the descriptor is still this loop's: not closed, and not reused, not even by another
- * loop. Checked before each use: of what is armed elsewhere the completion would be lost, and come
- * when the operation may be freed.
+ * loop. Checked before each use: the completion of a wait that is armed in another context would be
+ * lost, and might arrive there after the operation was freed.
  */
 static bool loop_is_open(const memwait_loop_t *loop)
 {
@@ -251,7 +259,7 @@ static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *a
 	return memwait_device_error(memwait_device_ioctl(loop->fd, command, argument));
 }
 
-/* A completion of an operation that goes on. */
+/* Counts a completion of a persistent operation. */
 static void op_count(struct memwait_op *op, const struct memwait_completion *completion)
 {
 	if (__builtin_add_overflow(op->count, completion->count, &op->count))
@@ -281,7 +289,10 @@ static int loop_read(memwait_loop_t *loop)
 	for (i = 0; i < n; i++) {
 		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
 
-		/* From a loop that lost its descriptor to this one: that loop gets EBADF. */
+		/*
+		 * An operation of a loop that lost its descriptor to this loop: that loop gets
+		 * EBADF.
+		 */
 		if (op->loop != loop)
 			continue;
 		if (op == &loop->kick) {
@@ -382,7 +393,7 @@ static void loop_kick(memwait_loop_t *loop)
 
 static uint32_t loop_stops(const memwait_loop_t *loop)
 {
-	/* acquire: a run that obeys a stop sees what was done before the stop */
+	/* acquire: a run that obeys a stop sees the work done before the stop */
 	return (uint32_t)(atomic_load_explicit(&loop->runs_and_stops, memory_order_acquire) /
 			  STOP);
 }
@@ -417,7 +428,7 @@ static bool visit_is_over(const struct visit *visit)
 	       !is_called(visit->loop, visit->until, visit->thread);
 }
 
-/* Whether a run can go on. @calls_back: as the caller is about to do, with an idle operation. */
+/* Whether a run must wake up. @calls_back: the caller is about to call back an idle operation. */
 static bool visit_must_wake(const struct visit *visit, bool calls_back)
 {
 	if (visit->until)
@@ -436,15 +447,15 @@ static bool has_sleeper_to_wake(const memwait_loop_t *loop, bool calls_back)
 	return false;
 }
 
-/* Whether a kick must be there when nothing is ready. */
+/* Whether a kick is needed even if no operation is ready. */
 static bool has_to_kick(const memwait_loop_t *loop)
 {
 	return loop->leaving || has_sleeper_to_wake(loop, false);
 }
 
 /*
- * Before dropping the lock: kicks if a sleeper must leave, or can call back what is ready, as the
- * callback that comes now may take long, or wait for that.
+ * Called before the lock is dropped: kicks if a sleeper must leave, or can call back ready
+ * operations, because the callback that comes now may take long, or wait for them.
  */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
@@ -485,7 +496,7 @@ static bool run_begin(struct visit *visit)
 							memory_order_relaxed));
 	visit->is_run = true;
 	visit->stops = (uint32_t)(next / STOP);
-	/* Those stops are not for this run. */
+	/* Earlier stops are not for this run. */
 	loop_see_stops(loop, visit->stops);
 	return !(was & STOPPED);
 }
@@ -518,7 +529,7 @@ static bool is_elsewhere(const struct visit *visit)
 	return !pthread_equal(visit->thread, pthread_self());
 }
 
-/* The one that runs the callback of an operation that is called. */
+/* The visit that runs the callback of a CALLED operation. */
 static struct visit *visit_of(const memwait_loop_t *loop, const struct memwait_op *op)
 {
 	struct visit *visit = loop->visits;
@@ -528,7 +539,10 @@ static struct visit *visit_of(const memwait_loop_t *loop, const struct memwait_o
 	return visit;
 }
 
-/* Some of what was there when it began to dispatch. Returns as loop_read(). */
+/*
+ * Reads some of the completions that were there when the visit began to dispatch. Returns the
+ * result of loop_read().
+ */
 static int visit_read(struct visit *visit)
 {
 	int n = loop_read(visit->loop);
@@ -539,9 +553,10 @@ static int visit_read(struct visit *visit)
 }
 
 /*
- * Reads what remains of an operation that goes on, whose wait the kernel has cancelled, or had
- * ended before. Its own completion is among as many as there can be. Or there is none, which only a
- * read of nothing says: a signal ends a read of something.
+ * Reads the last completion of a persistent operation, whose wait the kernel has cancelled, or had
+ * ended before. If there is such a completion, it is among the first most_completions(). Only a
+ * read that returns nothing shows that there is none: a signal may end a read that returns
+ * something.
  */
 static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool cancelled)
 {
@@ -559,8 +574,8 @@ static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool ca
 }
 
 /*
- * Ends the wait of a pending operation. If it had ended otherwise, the operation is ready then.
- * Returns 0, or a filter's error: it goes on.
+ * Ends the wait of a pending operation. If the wait had ended otherwise, the operation is ready
+ * afterwards. Returns 0; or a seccomp filter's error, and the wait is still armed.
  */
 static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 {
@@ -576,7 +591,10 @@ static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 		read_rest(loop, op, !ret);
 		return 0;
 	}
-	/* It has ended: read until its completion is there. Others become ready too. */
+	/*
+	 * The wait has ended: read until its completion is there. Other operations become ready
+	 * too.
+	 */
 	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
 		if (loop_read(loop) <= 0)
 			break;
@@ -605,7 +623,7 @@ static void visit_end(struct visit *visit)
 
 	if (visit->process != memwait_process_number())
 		return;
-	/* For those that poll for edges, see the top. */
+	/* For threads that poll for edges, see the top of this file. */
 	while (visit->unread)
 		visit_read(visit);
 	visit_remove(visit);
@@ -633,7 +651,10 @@ static void visit_leave(struct visit *visit, bool to_sleep)
 	loop_unlock(loop, visit->state);
 }
 
-/* After a callback of an operation that goes on: what has come meanwhile makes it ready again. */
+/*
+ * After a callback of a persistent operation: notifies that have arrived in the meantime make it
+ * ready again.
+ */
 static void op_return(memwait_loop_t *loop, struct memwait_op *op)
 {
 	if (op->cancelled) {
@@ -674,8 +695,8 @@ static void cancelled(void *argument)
 
 /*
  * Binds the context and gets its owner id. If the process dies, the kernel ends the context's
- * waits, even with copies of the descriptor around, and reports the death by the id. 32-bit kernels
- * have no ids.
+ * waits, even if there are copies of the descriptor, and reports the death by the id. 32-bit
+ * kernels have no ids.
  */
 static int loop_get_id(memwait_loop_t *loop)
 {
@@ -686,7 +707,10 @@ static int loop_get_id(memwait_loop_t *loop)
 	return ret == -EOPNOTSUPP ? 0 : ret;
 }
 
-/* Of no wait. A filter that refuses to cancel would leave the kernel with freed operations. */
+/*
+ * Tries to cancel no wait. A seccomp filter that refuses cancels would leave the kernel with waits
+ * of freed operations.
+ */
 static int loop_may_cancel(memwait_loop_t *loop)
 {
 	struct memwait_cancel cancel = { 0 };
@@ -750,7 +774,7 @@ void memwait_call_back(const struct memwait_call *call)
 		call->callback(call->op, call->result, call->data);
 }
 
-/* Runs the callback. Returns as visit_return(). */
+/* Runs the callback. Returns the result of visit_return(). */
 static bool visit_call(struct visit *visit, struct memwait_op *op, int result)
 {
 	void (*end)(const struct memwait_call *call) = op->kind->end ? op->kind->end :
@@ -830,7 +854,7 @@ static int run(struct visit *visit)
 	uint64_t left;
 	int ret;
 
-	/* It returns 0 at once, and leaves a stop to a wait that can say -EINTR. */
+	/* Return 0 immediately, and leave a stop to a wait that can return -EINTR. */
 	if (visit->until && visit_is_over(visit))
 		return 0;
 	if (!run_begin(visit)) {
@@ -843,15 +867,20 @@ static int run(struct visit *visit)
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		if (is_late)
 			return visit->deadline.error ? -visit->deadline.error : MEMWAIT_TIMED_OUT;
-		/* If so it calls back what had completed by then. */
+		/* If it is late, it still calls back operations that had completed by then. */
 		left = memwait_deadline_left(&visit->deadline);
 		is_late = !left;
 		visit_leave(visit, !is_late);
-		/* Asleep all the same: a kick is there when it looks again. */
+		/*
+		 * Counted as asleep even if it does not poll: a kick is there when it looks again.
+		 */
 		ret = sleep_in_poll(visit, beside_kick, left);
 		if (!visit_return(visit))
 			return -EPERM;
-		/* No more, though other threads read what comes meanwhile: for the deadline. */
+		/*
+		 * No more than were there, even if other threads read later completions: the
+		 * deadline must be checked.
+		 */
 		if (!ret || ret == -EINTR)
 			ret = dispatch(visit, (unsigned int)most_completions(loop));
 		if (ret < 0)
@@ -861,7 +890,7 @@ static int run(struct visit *visit)
 	return 0;
 }
 
-/* Of the operation that a run has waited for. */
+/* The result of the operation that a run has waited for. */
 static int visit_result(const struct visit *visit, int *result)
 {
 	if (!visit_is_over(visit))
@@ -873,7 +902,7 @@ static int visit_result(const struct visit *visit, int *result)
 	return 0;
 }
 
-/* @most: callbacks, if it is no run. */
+/* @most: maximum number of callbacks, unless @is_run. */
 static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 		      const struct memwait_deadline *deadline, const struct memwait_op *until,
 		      int *result)
@@ -917,7 +946,7 @@ int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsig
 
 int memwait_op_wait(memwait_op_t *op, int *result)
 {
-	if (!op)
+	if (!op || !to_op(op)->kind)
 		return -EINVAL;
 	return visit_make(to_op(op)->loop, true, 0, &memwait_never, to_op(op), result);
 }
@@ -958,7 +987,10 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 
 int memwait_op_pending(const memwait_op_t *op)
 {
-	/* acquire: what earlier callbacks of a watch did, and what was done before a cancel */
+	/*
+	 * acquire: pairs with op_set_state(): earlier callbacks of a watch, and work before a
+	 * cancel
+	 */
 	if (!op)
 		return false;
 	if (atomic_load_explicit(&to_op(op)->state, memory_order_acquire) != MEMWAIT_OP_IDLE)
@@ -997,6 +1029,7 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 		return EBUSY;
 	}
 	*op = to_op(public_op);
+	(*op)->process = loop->process;
 	(*op)->phase = 0;
 	(*op)->index = 0;
 	(*op)->count = 0;
@@ -1006,7 +1039,9 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	return 0;
 }
 
-/* Calls back at once, as dispatch() does: others can cancel the operation or wait for it. */
+/*
+ * Calls back immediately, like dispatch(): other threads can cancel the operation or wait for it.
+ */
 static void call_at_once(struct memwait_op *op, int result)
 {
 	struct visit visit = {
@@ -1070,7 +1105,7 @@ int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind
 	return err ? err : memwait_op_begin(public_op, kind, object, with, &deadline);
 }
 
-/* Returns as memwait_op_cancel(). */
+/* Returns the result of memwait_op_cancel(). */
 static int op_cancel(memwait_loop_t *loop, struct memwait_op *op)
 {
 	struct visit *visit;
@@ -1117,7 +1152,29 @@ int memwait_op_cancel(memwait_op_t *public_op)
 	return ret;
 }
 
-/* What close takes back next: see the top. */
+/* Uses the loop only to send an item, because the loop may have been closed. */
+int memwait_op_undo(memwait_op_t *public_op)
+{
+	struct memwait_op *op = to_op(public_op);
+	int ret;
+
+	if (!op || !op->kind)
+		return -EINVAL;
+	if (op->process != memwait_process_number())
+		return -EPERM;
+	if (memwait_op_pending(public_op))
+		return -EBUSY;
+	if (op->cancelled || !op->kind->give_back)
+		return 0;
+	op->cancelled = true;
+	ret = op->kind->give_back(op);
+	/* Another thread owns the lock, and can undo the operation. */
+	if (ret == EPERM)
+		op->cancelled = false;
+	return ret > 0 ? -ret : ret;
+}
+
+/* The operation that close takes back next: see the top of this file. */
 static struct memwait_op *next_pending(memwait_loop_t *loop)
 {
 	struct memwait_op *op = loop->queued.next;
@@ -1129,7 +1186,7 @@ static struct memwait_op *next_pending(memwait_loop_t *loop)
 	return op == &loop->ready ? NULL : op;
 }
 
-/* Last of all. A kick that nobody has read would be passed on. */
+/* Called last. A kick that no thread has read would be passed on. */
 static void end_kick(memwait_loop_t *loop)
 {
 	struct memwait_cancel cancel = { .id = loop->kick.id };

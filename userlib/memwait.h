@@ -7,32 +7,39 @@
  * an operation (memwait_op_t) of a loop (memwait_loop_t) and runs its callback when the loop is
  * dispatched.
  *
- * Lock words are plain data without pointers, in any memory, even mapped at different addresses.
- * Zeroed means initialised, but for barriers and channels. MEMWAIT_PRIVATE words belong to one
- * address space and stay at one address; waiting and waking cost less. An object of a kind that
- * this library does not know, such as a later one's, is EINVAL in every function.
+ * Objects are plain data without pointers, in any memory, even memory that is mapped at different
+ * addresses. Zeroed memory is an initialised object, except for barriers and channels.
+ * MEMWAIT_PRIVATE words belong to one address space and stay at one address; waiting and waking
+ * cost less then. Every function fails with EINVAL for an object of a kind that this library does
+ * not know, such as a kind of a later library.
  *
- * What pthreads have, and its *_async() form, returns 0 or a positive error number. Everything
- * else, words, loops and operations, returns a result >= 0 or a negative error number; for word
- * functions (memwait_wait32() etc.) the result is an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED.
+ * Functions of objects (mutexes to channels), and their *_async() forms, return 0 or a positive
+ * error number, as pthreads do. Functions of words, loops, operations and ids, as well as
+ * memwait_mutex_is_held() and memwait_event_is_set(), return a result >= 0 or a negative error
+ * number. For word functions (memwait_wait32() etc.) the result is an outcome, MEMWAIT_OK ...
+ * MEMWAIT_OWNER_DIED.
  *
- * Every init, and every function that may have to sleep or wake, now or when undone, opens
- * /dev/memwait. So whatever was locked can be unlocked. If the open fails, nothing is done (but an
- * init has written the object) and open(2)'s error is returned: ENOENT, ENODEV or ENXIO without the
- * module, EMFILE ...; ENOTTY: not this device; or ENOSYS: an older module.
+ * Every init function opens /dev/memwait, and so does every function that may have to sleep or wake
+ * a waiter, or whose counterpart may (such as lock, because of unlock). Therefore whatever could be
+ * locked can be unlocked. If the open fails, the function does nothing (except that an init
+ * function has written the object) and returns the error of open(2): ENOENT, ENODEV or ENXIO
+ * without the module, EMFILE ...; or ENOTTY: the file is not this device; or ENOSYS: the module is
+ * too old.
  *
- * EINVAL: NULL, a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, unknown flags, and, only
- * when the deadline is needed, nanoseconds outside 0 to 999,999,999. Times before 1970 have passed.
- * A NULL word or array is -EFAULT where the kernel reads it, so not when a private word is
- * notified.
+ * EINVAL is the error for NULL, for a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, for
+ * unknown flags, and, only if the deadline is needed, for nanoseconds outside 0 to 999,999,999. A
+ * deadline before 1970 has passed. A NULL word or array fails with -EFAULT if the kernel reads it,
+ * which it does not when a private word is notified.
  *
- * *_timed*() take a CLOCK_REALTIME deadline, *_clock*() one of the given clock. Deadlines are
- * absolute. Only memwait_cond_timedwait() may have another, see MEMWAIT_COND_MONOTONIC.
+ * Deadlines are absolute. *_timed*() functions take a deadline on CLOCK_REALTIME (except
+ * memwait_cond_timedwait(), see MEMWAIT_COND_MONOTONIC), *_clock*() functions a deadline on the
+ * given clock.
  *
- * *_async() return 0 if done already: the callback will not run. EINPROGRESS: it runs once, with
- * the blocking function's result. EOWNERDEAD: as 0, see memwait_mutex_lock(). On other errors
- * nothing was begun. EBUSY: the operation is pending. EPERM: the loop is a parent process's.
- * ENOSPC: the user's limit of pending waits. ENOMEM.
+ * The *_async() functions of objects return 0 if the operation is already done; the callback will
+ * not run. EINPROGRESS: the callback will run once, with the result of the blocking function.
+ * EOWNERDEAD means the same as 0, see memwait_mutex_lock(). After other errors nothing was begun.
+ * EBUSY: the operation is already pending. EPERM: the loop belongs to a parent process. ENOSPC: the
+ * user's limit of pending waits is reached. ENOMEM: no memory.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -54,7 +61,10 @@ extern "C" {
 /* Plain C99 <time.h> does not declare it. */
 struct timespec;
 
-/* Of what locks, waits or initialises: a caller that ignores its result may have no lock. */
+/*
+ * For functions that lock, wait or initialise: a caller that ignores the result may not hold the
+ * lock.
+ */
 #define MEMWAIT_CHECKED		__attribute__((__warn_unused_result__))
 
 /*
@@ -63,7 +73,7 @@ struct timespec;
  */
 typedef char memwait_build_with_D_TIME_BITS_64_D_FILE_OFFSET_BITS_64[sizeof(time_t) == 8 ? 1 : -1];
 
-/* Of this header. memwait_version(): of the library that the program runs with. */
+/* The version of this header. memwait_version() returns the version of the library at run time. */
 #define MEMWAIT_VERSION_MAJOR	1
 #define MEMWAIT_VERSION_MINOR	0
 #define MEMWAIT_VERSION_PATCH	0
@@ -73,26 +83,27 @@ typedef char memwait_build_with_D_TIME_BITS_64_D_FILE_OFFSET_BITS_64[sizeof(time
 unsigned int memwait_version(void);
 
 /*
- * What an error number means here, positive or negative: strerror(3) knows nothing of the device.
- * Not for outcomes, which have the same numbers: see memwait_stroutcome() and
- * memwait_op_strerror(). The next call of one of the three in the same thread may replace the text.
+ * Describes an error number, positive or negative, as this library uses it; strerror(3) knows
+ * nothing of the device. Not for outcomes, whose numbers overlap with error numbers: see
+ * memwait_stroutcome() and memwait_op_strerror(). The next call of any of the three functions in
+ * the same thread may overwrite the text.
  */
 const char *memwait_strerror(int error);
 
 /*
- * The same of what word functions, and memwait_loop_run(), return: MEMWAIT_OK ...
+ * Describes a result of a word function or of memwait_loop_run(): MEMWAIT_OK ...
  * MEMWAIT_OWNER_DIED, or a negative error number.
  */
 const char *memwait_stroutcome(int result);
 
 /*
- * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
- * from the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: not this
- * device; -ENOSYS: an older module; -EPERM ...: from a seccomp filter.
+ * Opens the device and returns 0 if it can be used. Otherwise returns the negative error number
+ * that other functions would fail with: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY:
+ * the file is not this device; -ENOSYS: the module is too old; -EPERM ...: from a seccomp filter.
  */
 int memwait_available(void);
 
-/* A flag for timeouts of loops and words, of MEMWAIT_LIBRARY_FLAGS. */
+/* A flag for timeouts of loops and words, one of MEMWAIT_LIBRARY_FLAGS. */
 #define MEMWAIT_RELATIVE	0x10000u	/* the timeout counts from now */
 
 /* Loops and operations */
@@ -101,9 +112,10 @@ int memwait_available(void);
 typedef struct memwait_loop memwait_loop_t;
 
 /*
- * An operation. The caller owns the memory; the library allocates none. Reusable after
- * memwait_op_init(), once at a time. It must not move while pending: until its callback begins, for
- * memwait_watch*() its last one, or memwait_op_cancel() returns 0.
+ * An operation. The caller owns the memory; the library allocates none. After memwait_op_init() an
+ * operation can be used again and again, but only once at a time. It must not move while it is
+ * pending: until its callback begins (for memwait_watch*(), its last callback), or
+ * memwait_op_cancel() returns 0.
  */
 typedef union {
 	uint64_t reserved[24];
@@ -113,90 +125,120 @@ typedef union {
 /*
  * Runs within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), in the calling
  * thread, without library locks. It may do anything, such as restart or free @op, cancel, lock,
- * dispatch or end its thread, but not close the loop, nor leave by longjmp() or an exception.
- * @result: as from the blocking function.
+ * dispatch or end its thread, except close the loop or leave by longjmp() or an exception. @result:
+ * the result of the blocking function.
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * @flags: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not
- * this device; -ENOSYS: an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits
- * or ids.
+ * @flags: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: the
+ * file is not this device; -ENOSYS: the module is too old; -ENOMEM: no memory; -ENOSPC: the user's
+ * limit of waits or of ids is reached.
  */
 int memwait_loop_new(memwait_loop_t **loop, unsigned int flags) MEMWAIT_CHECKED;
 
 /*
- * Ends all pending operations, as memwait_op_cancel() does, and frees the loop. What they wait for
- * must still be there. No other thread may use the loop or its operations meanwhile; later, only
- * memwait_op_init() and memwait_op_pending() may be called for them. -EBUSY, with nothing done: a
- * thread is within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), as in a
- * callback. A child of fork() closes its copy only. NULL is a no-op.
+ * Ends all pending operations, as memwait_op_cancel() does, and frees the loop. The words and
+ * objects that they wait for must still exist. No other thread may use the loop or its operations
+ * during the call; afterwards only memwait_op_init() and memwait_op_pending() may be called for the
+ * operations. -EBUSY, with nothing done: a thread is within memwait_loop_dispatch(),
+ * memwait_loop_run() or memwait_op_wait(), for example in a callback. A child of fork() closes only
+ * its copy. NULL is a no-op.
  */
 int memwait_loop_close(memwait_loop_t *loop);
 
 /*
- * The descriptor to poll for POLLIN, readable while there is something to dispatch, but for what a
- * thread that dispatches has read. Do not read or close it. -EINVAL: @loop is NULL.
+ * Returns the descriptor to poll for POLLIN. It is readable while there is something to dispatch,
+ * except for completions that a dispatching thread has read already. Do not read or close it.
+ * -EINVAL: @loop is NULL.
  */
 int memwait_loop_fd(const memwait_loop_t *loop);
 
 /*
  * Runs the callbacks of all operations that had completed when it was called, but no more than
  * @most, which may be MEMWAIT_ALL; never blocks. Returns how many ran, or a negative error number:
- * -EPERM in a child of fork(). While more remain the descriptor is readable, and has had a new edge
- * for them: once for each readiness is enough, with edge-triggered polling too. Threads may
- * dispatch concurrently.
+ * -EPERM in a child of fork(). While more remain, the descriptor is readable, and has had a new
+ * edge for them: one call for each readiness event is enough, even with edge-triggered polling.
+ * Threads may dispatch concurrently.
  */
 int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most);
 
 /*
- * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(), and
- * returns 0; or until the deadline has passed, and returns MEMWAIT_TIMED_OUT if something is still
- * pending when all that had completed by then has been called back. @timeout, @flags: as for
- * memwait_wait32(), with MEMWAIT_CLOCK_REALTIME and MEMWAIT_RELATIVE. A run that sleeps sees within
- * a second that CLOCK_REALTIME was set.
+ * For programs without an event loop of their own: dispatches until no operation is pending or
+ * memwait_loop_stop() is called, and returns 0. When the deadline has passed, runs the callbacks of
+ * all operations that have completed by then, and returns MEMWAIT_TIMED_OUT if an operation is
+ * still pending. @timeout, @flags: as for memwait_wait32(); the flags are MEMWAIT_CLOCK_REALTIME
+ * and MEMWAIT_RELATIVE. A sleeping run notices within a second that CLOCK_REALTIME was set.
  *
- * Several threads may run one loop. An operation is not pending while its callback runs: a thread
- * that checks then may return. A cancellation point. -EPERM in a child of fork().
+ * Several threads may run one loop. An operation is not pending while its callback runs, so a
+ * thread that checks during that time may return. A cancellation point. -EPERM in a child of
+ * fork().
  */
 int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsigned int flags);
 
 /*
- * Makes every memwait_loop_run() and memwait_op_wait() of the loop in progress, in any thread,
- * return after the current callback; if there is none, the next one returns immediately. Callable
- * from any thread or signal handler. -EPERM in a child of fork().
+ * Makes every memwait_loop_run() and memwait_op_wait() that is in progress on the loop, in any
+ * thread, return after the current callback. If no such call is in progress, the next one returns
+ * immediately. Callable from any thread or signal handler. -EPERM in a child of fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
 
-/* Number of pending operations. A host loop stays alive while it is not 0. */
+/* Returns the number of pending operations. A host loop should run while it is not 0. */
 size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
  * Binds an operation that is not pending to a loop. @callback may be NULL, as for
- * memwait_op_wait(); @data is passed to it. All other functions need this one: they fail with
- * EINVAL for zeroed memory, and cannot detect other uninitialised memory.
+ * memwait_op_wait(); @data is passed to it. Must be called before all other functions of
+ * operations: they fail with EINVAL for zeroed memory, and cannot detect other uninitialised
+ * memory.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
 
 /*
  * Cancels an operation, from any thread. 0: the callback will not run, nothing is locked or
- * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: not
- * pending; its callback has run, or runs in this thread. -EINPROGRESS: the same, but its callback
- * still runs in another thread, and may use what belongs to the operation; one of memwait_watch*()
- * is cancelled, and pending until then. -EPERM in a child of fork(). Other errors are a filter's,
- * and the operation is pending still.
+ * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: the
+ * operation is not pending; its callback has run, or is running in this thread. -EINPROGRESS: its
+ * callback is still running in another thread, and may use the data that belongs to the operation;
+ * an operation of memwait_watch*() is cancelled, and pending until that callback returns. -EPERM:
+ * in a child of fork(). Other errors come from a seccomp filter, and the operation is still
+ * pending.
  */
 int memwait_op_cancel(memwait_op_t *op);
 
 /*
- * Dispatches the loop until a pending operation has ended, and no other thread runs its callback.
- * The operation must stay in place until this has returned. On a loop of the thread's own this is a
- * blocking wait that memwait_loop_stop() ends. *@result (if not NULL), with 0: what the callback
- * gets.
- * -EINTR: stopped, and the operation is still pending, in its place: wait again, or cancel it.
- * -ECANCELED: it was cancelled. -EPERM in a child of fork(). A cancellation point, at which the
- * operation stays pending.
+ * Gives back what an operation received when it ended, for a caller that does not want it any more,
+ * as if memwait_op_cancel() had come in time:
+ *
+ *	lock			is unlocked. If the result was EOWNERDEAD and the data has not been
+ *				repaired, the next owner gets EOWNERDEAD
+ *	semaphore		is posted
+ *	condition variable	is signalled, and its mutex unlocked
+ *	word			is notified, for one waiter
+ *	received item		is sent again by the same operation, as the last one
+ *
+ * Other operations receive nothing, nor does an operation that failed or timed out (but a wait for
+ * a condition variable that timed out has locked the mutex), or was cancelled or undone: 0.
+ * -EINPROGRESS: the item is being sent; the callback runs with 0, or with the error of the send.
+ * -EBUSY: the operation is pending. -EINVAL: it was never begun. -EPERM: another thread owns the
+ * lock, or this is a child of fork(). Other errors are those of the unlock, post, notify or send.
+ * After a send that failed the item is still where it was received.
+ *
+ * An _async function that refuses its arguments has not begun the operation: an earlier result
+ * would be given back. The object must still be there, and the array of a wait for several words.
+ * For an item the loop must not have been closed.
+ */
+int memwait_op_undo(memwait_op_t *op) MEMWAIT_CHECKED;
+
+/*
+ * Dispatches the loop until a pending operation has ended and no other thread is running its
+ * callback. The operation must stay in place until this call has returned. On a loop that only the
+ * calling thread uses, this is a blocking wait that memwait_loop_stop() can end. If it returns 0,
+ * *@result (if @result is not NULL) is the result that the callback gets. -EINTR: the wait was
+ * stopped; the operation is still pending, at its queue position: wait again, or cancel it.
+ * -ECANCELED: the operation was cancelled. -EINVAL: the operation has not begun since
+ * memwait_op_init(). -EPERM: in a child of fork(). A cancellation point; the operation stays
+ * pending if the thread is cancelled.
  */
 int memwait_op_wait(memwait_op_t *op, int *result) MEMWAIT_CHECKED;
 
@@ -204,20 +246,20 @@ int memwait_op_wait(memwait_op_t *op, int *result) MEMWAIT_CHECKED;
 int memwait_op_pending(const memwait_op_t *op);
 
 /*
- * After memwait_wait_any_async(): index of the word behind MEMWAIT_OK or MEMWAIT_NOT_EQUAL. 0 for
- * other operations.
+ * After memwait_wait_any_async(): the index of the word that MEMWAIT_OK or MEMWAIT_NOT_EQUAL refers
+ * to. 0 for other operations.
  */
 unsigned int memwait_op_index(const memwait_op_t *op);
 
 /*
- * In the callback of memwait_watch*(): how many notifies MEMWAIT_OK stands for. 0 for
+ * In the callback of memwait_watch*(): the number of notifies that MEMWAIT_OK stands for. 0 for
  * MEMWAIT_TIMED_OUT and for other operations.
  */
 unsigned int memwait_op_count(const memwait_op_t *op);
 
 /*
- * What the @result of a callback, or *@result of memwait_op_wait(), means, whatever the operation
- * is. In the callback and later, until memwait_op_init() or the next beginning.
+ * Describes the @result of a callback, or *@result of memwait_op_wait(), for any kind of operation.
+ * Callable in the callback and later, until memwait_op_init() or until the operation begins again.
  */
 const char *memwait_op_strerror(const memwait_op_t *op, int result);
 
@@ -225,11 +267,13 @@ const char *memwait_op_strerror(const memwait_op_t *op, int result);
 
 /*
  * Waits while *word == expected. A word is a naturally aligned integer of that size, atomic or not.
- * @timeout: NULL: forever; otherwise on CLOCK_MONOTONIC, or by flag on CLOCK_REALTIME or relative.
- * @flags: MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
+ * @timeout: NULL: wait forever; otherwise a deadline on CLOCK_MONOTONIC, or on CLOCK_REALTIME with
+ * MEMWAIT_CLOCK_REALTIME, or a time from now with MEMWAIT_RELATIVE. @flags: MEMWAIT_PRIVATE,
+ * MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
  *
  * MEMWAIT_OWNED: deaths end the wait with MEMWAIT_OWNER_DIED, see memwait(4). The lower 62 bits of
- * a 64-bit word are its owner's id. The calling thread gets an id: -EOPNOTSUPP, -ENOSPC, -ENOMEM.
+ * a 64-bit word are its owner's id. The calling thread is given an id, which can fail with
+ * -EOPNOTSUPP, -ENOSPC or -ENOMEM.
  *
  * Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED; or -EINVAL
  * (misaligned), -EFAULT, -EINTR, -EOPNOTSUPP (device memory; 64 bits on a 32-bit kernel), -ENOMEM.
@@ -244,9 +288,9 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
 		   unsigned int flags) MEMWAIT_CHECKED;
 
 /*
- * The same for a loop, which has its own id. Returns MEMWAIT_PENDING if the callback will run, with
- * MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED; otherwise the result of the wait. -EBUSY,
- * -EPERM, -ENOSPC as above.
+ * The same for an operation; MEMWAIT_OWNED uses the id of its loop. Returns MEMWAIT_PENDING if the
+ * callback will run, with MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED; otherwise the result
+ * of the wait. -EBUSY, -EPERM and -ENOSPC: see *_async() at the top.
  */
 int memwait_wait8_async(const volatile void *word, uint8_t expected,
 			const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
@@ -262,12 +306,13 @@ int memwait_wait64_async(const volatile void *word, uint64_t expected,
 	MEMWAIT_CHECKED;
 
 /*
- * The same, but notifies do not end it: the callback runs with MEMWAIT_OK each time that some have
- * come, and memwait_op_count() says how many. The word is compared only now. One callback of the
- * operation runs at a time; what comes meanwhile is for the next one. It ends with
- * MEMWAIT_TIMED_OUT, or by memwait_op_cancel(), also in its callback, which may then free it or
- * begin it anew. What was counted and not given to a callback then passes to the next waiters, one
- * to each. Not with MEMWAIT_OWNED: -EINVAL.
+ * Like memwait_wait*_async(), but notifies do not end the operation: when one or more have arrived,
+ * the callback runs with MEMWAIT_OK, and memwait_op_count() returns how many. The word is compared
+ * only when the operation begins. Only one callback of the operation runs at a time; notifies that
+ * arrive while it runs are reported by the next callback. The operation ends with MEMWAIT_TIMED_OUT
+ * or by memwait_op_cancel(), even in its callback, which may then free it or begin it again.
+ * Notifies that were counted but not reported to a callback then pass to the next waiters, one to
+ * each. MEMWAIT_OWNED fails with -EINVAL.
  */
 int memwait_watch8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
 		   unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
@@ -280,8 +325,8 @@ int memwait_watch64(const volatile void *word, uint64_t expected, const struct t
 
 /*
  * Wakes up to @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
- * @flags: 0 or MEMWAIT_PRIVATE. With a size in it, as MEMWAIT_SIZE_U32, @word must be aligned to
- * that. Returns how many were woken, or -EFAULT...
+ * @flags: 0 or MEMWAIT_PRIVATE. If they contain a size, such as MEMWAIT_SIZE_U32, @word must be
+ * aligned to that size. Returns how many were woken, or -EFAULT ...
  */
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags);
 
@@ -298,33 +343,34 @@ int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_
 			    unsigned int count, unsigned int flags, uint32_t *old);
 
 /*
- * The calling thread's id, to mark a word's owner: nonzero, random, within MEMWAIT_OWNER_MASK, the
- * same in every process and namespace. -EOPNOTSUPP: the kernel has no ids; -ENOSPC: the user's
- * limit; -ENOMEM; or from open(2).
+ * Sets *@id to the id of the calling thread, which marks it as a word's owner: nonzero, random,
+ * within MEMWAIT_OWNER_MASK, the same in every process and namespace. -EOPNOTSUPP: the kernel has
+ * no ids; -ENOSPC: the user's limit of ids is reached; -ENOMEM: no memory; or an error of open(2).
  */
 int memwait_owner(uint64_t *id);
 
-/* Number of waiters, possibly stale on return: for tests and diagnosis. */
+/* Returns the number of waiters, which may be stale on return: for tests and diagnosis. */
 int memwait_waiters(const volatile void *word, unsigned int flags);
 
 /* Several words */
 
 /*
  * Waits while all @count words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one is
- * notified. The wake-up consumes exactly one notify. Each of @waits sets addr, expected and flags
- * (MEMWAIT_SIZE_U8 ... _U64, MEMWAIT_PRIVATE), the rest is 0; words may repeat. @timeout and @flags
- * as for memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if not NULL): the word of MEMWAIT_OK,
- * or the first of MEMWAIT_NOT_EQUAL.
+ * notified. The wake-up consumes exactly one notify. Set addr, expected and flags (MEMWAIT_SIZE_U8
+ * ... _U64, MEMWAIT_PRIVATE) in each element of @waits, and the rest to 0; a word may occur several
+ * times. @timeout and @flags: as for memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if @index
+ * is not NULL): with MEMWAIT_OK the notified word, with MEMWAIT_NOT_EQUAL the first word that
+ * differs.
  *
- * Returns as memwait_wait32().
+ * Returns the results of memwait_wait32().
  */
 int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
 		     const struct timespec *timeout, unsigned int flags, unsigned int *index)
 	MEMWAIT_CHECKED;
 
 /*
- * The same for a loop; see memwait_op_index() for the index. @waits must stay unchanged while the
- * operation is pending.
+ * The same for an operation; memwait_op_index() returns the index. @waits must stay unchanged while
+ * the operation is pending.
  */
 int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
@@ -332,13 +378,13 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 
 /*
  * If *word == expected, wakes up to @count waiters and moves up to @move more to the end of
- * @target's queue, in one step. @flags: 0 or MEMWAIT_PRIVATE, for both words. *@woken and
- * *@moved (if not NULL): how many. Moved waiters do not notice: after a signal they look at their
- * own word, and a cancelled operation that was notified passes the wake-up to the next waiter of
- * its own word.
+ * @target's queue, in one system call. @flags: 0 or MEMWAIT_PRIVATE, for both words. *@woken and
+ * *@moved (if not NULL): how many. Moved waiters do not notice the move: after a signal a thread
+ * compares its original word, and a cancelled operation that was notified passes the wake-up to the
+ * next waiter of its original word.
  *
- * Returns 0, MEMWAIT_NOT_EQUAL (nothing done), or a negative error number as memwait_wait32(), or
- * -EXDEV: the words are of two files, or only one is of a file.
+ * Returns 0; MEMWAIT_NOT_EQUAL, with nothing done; a negative error number of memwait_wait32(); or
+ * -EXDEV: the words belong to two files, or only one of them belongs to a file.
  */
 int memwait_requeue8(const volatile void *word, uint8_t expected, const volatile void *target,
 		     unsigned int count, unsigned int move, unsigned int flags,
@@ -355,11 +401,11 @@ int memwait_requeue64(const volatile void *word, uint64_t expected, const volati
 
 /*
  * memwait_notify(target, count), then a wait on @word, in one system call. @flags: as for
- * memwait_wait32(); MEMWAIT_PRIVATE is for both. *@notified (if not NULL):
+ * memwait_wait32(); MEMWAIT_PRIVATE applies to both words. *@notified (if @notified is not NULL):
  * how many were woken.
  *
- * Returns as memwait_wait32(). -EINTR: the notify is done; continue with memwait_wait32() etc.
- * Other errors: see *@notified.
+ * Returns the results of memwait_wait32(). -EINTR: the notify is done; continue with
+ * memwait_wait32() etc. Other errors: see *@notified.
  */
 int memwait_notify_wait8(const volatile void *target, unsigned int count,
 			 const volatile void *word, uint8_t expected,
@@ -379,12 +425,12 @@ int memwait_notify_wait64(const volatile void *target, unsigned int count,
 			  unsigned int *notified) MEMWAIT_CHECKED;
 
 /*
- * Notifies @count words in one system call. Each of @notifies sets addr, count and flags, as
- * memwait_notify() has them. @woken: NULL, or an array for how many each woke. A loop waiting on
- * many of the words is woken only a few times.
+ * Notifies @count words in one system call. Set addr, count and flags in each element of @notifies,
+ * as for memwait_notify(). @woken: NULL, or an array that receives how many waiters each notify
+ * woke. A loop that waits on many of the words is woken only a few times.
  *
- * Returns how many were done; the next one failed. If the first failed: -EINVAL, -EFAULT,
- * -EOPNOTSUPP.
+ * Returns how many were done. If that is less than @count, the next notify failed. If the first
+ * notify failed: -EINVAL, -EFAULT, -EOPNOTSUPP.
  */
 int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,
 			unsigned int *woken);
@@ -399,37 +445,41 @@ typedef union {
 #define MEMWAIT_MUTEX_INIT_KIND(kind)	{ { 0, 0, (kind) } }
 
 /*
- * Kinds. FAIR or ROBUST combine with one of the first three, MEMWAIT_PRIVATE with all. All but
- * NORMAL and FAIR check owners. Unless PRIVATE and not ROBUST, they use kernel ids, which a thread
- * gets at first need: ENOENT etc. without the device, EOPNOTSUPP if the kernel has no ids, ENOSPC
- * over the user's limit.
+ * Kinds. FAIR or ROBUST can be combined with one of the first three, MEMWAIT_PRIVATE with any.
+ * RECURSIVE, ERRORCHECK and ROBUST mutexes check the owner. Unless they are PRIVATE and not ROBUST,
+ * they identify it by its kernel id, which a thread gets when it first needs it: this fails with
+ * ENOENT etc. without the device, EOPNOTSUPP if the kernel has no ids, ENOSPC if the user's limit
+ * is reached.
  */
-#define MEMWAIT_MUTEX_NORMAL		0x0u	/* the first that finds it free has it */
+#define MEMWAIT_MUTEX_NORMAL		0x0u	/* any thread that finds it free gets it */
 #define MEMWAIT_MUTEX_RECURSIVE		0x1u	/* its owner can lock it again */
 #define MEMWAIT_MUTEX_ERRORCHECK	0x2u	/* relock: EDEADLK; unlock by others: EPERM */
-#define MEMWAIT_MUTEX_FAIR		0x4u	/* handed over in FIFO order */
-#define MEMWAIT_MUTEX_ROBUST		0x8u	/* if its owner dies, the next gets EOWNERDEAD */
+/* Handed over in FIFO order. Stays locked if a waiter is killed while the mutex is handed to it. */
+#define MEMWAIT_MUTEX_FAIR		0x4u
+#define MEMWAIT_MUTEX_ROBUST		0x8u	/* if the owner dies, the next gets EOWNERDEAD */
 
 /* EINVAL: no such kind. */
 int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind) MEMWAIT_CHECKED;
 
 /*
- * EBUSY: it is locked, a ROBUST one by a living thread. Afterwards the memory may be reused or
- * initialised again.
+ * EBUSY: the mutex is locked (if ROBUST: by a living thread). Afterwards the memory may be reused
+ * or initialised again.
  */
 int memwait_mutex_destroy(memwait_mutex_t *mutex);
 
 /*
- * Not a cancellation point, not interrupted by signals. EDEADLK: ERRORCHECK, and the caller has it.
- * EAGAIN: RECURSIVE, locked too often.
+ * Not a cancellation point, not interrupted by signals. EDEADLK: the kind is ERRORCHECK, and the
+ * caller holds the mutex. EAGAIN: the kind is RECURSIVE, and the caller has locked the mutex too
+ * often.
  *
- * ROBUST, in all functions that lock: EOWNERDEAD: locked, and the previous owner died with it.
- * Repair what it guards and call memwait_mutex_consistent(). ENOTRECOVERABLE: unlocked without that
- * call; it can only be destroyed.
+ * All functions that lock a ROBUST mutex: EOWNERDEAD: the mutex is locked, and the previous owner
+ * died while it held the mutex. Repair the data that it protects and call
+ * memwait_mutex_consistent(). ENOTRECOVERABLE: the mutex was unlocked without that call; it can
+ * only be destroyed.
  */
 int memwait_mutex_lock(memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 
-/* EBUSY: a living owner has it. */
+/* EBUSY: the mutex is locked (if ROBUST: by a living thread). */
 int memwait_mutex_trylock(memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 
 /* ETIMEDOUT: the deadline passed. */
@@ -437,31 +487,35 @@ int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *absti
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
 			    const struct timespec *abstime) MEMWAIT_CHECKED;
 
-/* EPERM: not locked; or, if the kind checks owners, not locked by the calling thread. */
+/* EPERM: the mutex is not locked; or, if the kind checks the owner, not by the calling thread. */
 int memwait_mutex_unlock(memwait_mutex_t *mutex);
 
-/* Returns 1 or 0: locked, by the caller if it is RECURSIVE, ERRORCHECK or ROBUST; or -EINVAL. */
+/*
+ * Returns 1 if the mutex is locked (if RECURSIVE, ERRORCHECK or ROBUST: by the caller), 0 if it is
+ * not, or -EINVAL.
+ */
 int memwait_mutex_is_held(memwait_mutex_t *mutex);
 
 /*
- * After EOWNERDEAD: marks the protected data consistent. EINVAL: not ROBUST, or not needed. EPERM:
- * another thread owns it.
+ * After EOWNERDEAD: marks the protected data consistent. EINVAL: the mutex is not ROBUST, or the
+ * call is not needed. EPERM: another thread owns the mutex.
  */
 int memwait_mutex_consistent(memwait_mutex_t *mutex);
 
 /*
- * The callback, or a caller that gets 0, has the mutex locked; likewise with EOWNERDEAD. If the
- * kind checks owners, the thread that runs the callback is the owner.
+ * With 0 or EOWNERDEAD, as the result of the callback or as the return value, the mutex is locked.
+ * If the kind checks the owner, the thread that runs the callback is the owner.
  */
 int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 				  const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
- * Runs the callback under the mutex, with result 0 or EOWNERDEAD, then unlocks. Never blocks. 0:
- * the callback has run. EINPROGRESS: it will run; if locking fails, with the error and without the
- * mutex. Other errors: it has not run, and will not. The callback must leave the mutex locked. If
- * it returns in a child of fork(), the mutex stays the parent's.
+ * Runs the callback with the mutex locked and the result 0 or EOWNERDEAD, then unlocks the mutex.
+ * Never blocks. 0: the callback has run. EINPROGRESS: the callback will run; if locking fails, it
+ * runs with the error and without the mutex. Other errors: the callback has not run and will not
+ * run. The callback must leave the mutex locked. If it returns in a child of fork(), the parent
+ * still holds the mutex.
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op) MEMWAIT_CHECKED;
 
@@ -474,25 +528,27 @@ typedef union {
 #define MEMWAIT_COND_INIT		MEMWAIT_COND_INIT_FLAGS(0)
 #define MEMWAIT_COND_INIT_FLAGS(flags)	{ { 0, 0, 0, 0, (flags) } }
 
-/* Flags, besides MEMWAIT_PRIVATE, which is best the same as for its mutexes. */
+/* Flags, besides MEMWAIT_PRIVATE, which should be the same as for the mutexes used with it. */
 #define MEMWAIT_COND_MONOTONIC		0x10u	/* timedwait's deadline is on CLOCK_MONOTONIC */
 
 /* EINVAL: unknown flags. */
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags) MEMWAIT_CHECKED;
 
 /*
- * EBUSY: there are waiters, including operations whose wake-up no loop has dispatched. Once all are
- * woken, destroy waits for them to leave, without limit. One killed on its way out never leaves:
- * EBUSY if nobody leaves for ten seconds, unless PRIVATE. The memory can be initialised again.
+ * EBUSY: there are waiters, including operations whose wake-up has not been dispatched. Once all
+ * waiters are woken, destroy waits for them to leave, without limit. A waiter that is killed on its
+ * way out never leaves: unless the condition variable is PRIVATE, destroy then returns EBUSY if no
+ * waiter leaves for ten seconds. Afterwards the memory can be initialised again.
  */
 int memwait_cond_destroy(memwait_cond_t *cond);
 
 /*
- * Unlock the mutex, a recursive one entirely, and lock it again on any return but ENOTRECOVERABLE.
- * Spurious returns are possible, as in POSIX: recheck the predicate. Cancellation points: clean-up
- * handlers run with the mutex locked, and no signal is consumed. ETIMEDOUT. EPERM: the mutex is not
- * locked. With EPERM, or no device, it was never unlocked. ROBUST: EOWNERDEAD: locked, and its
- * owner died meanwhile; ENOTRECOVERABLE: not locked.
+ * Unlock the mutex (a recursive mutex completely), and lock it again before any return except
+ * ENOTRECOVERABLE. Spurious returns are possible, as in POSIX: recheck the predicate. Cancellation
+ * points: cleanup handlers run with the mutex locked, and no signal is consumed. ETIMEDOUT: the
+ * deadline passed. EPERM: the mutex is not locked. With EPERM, or without the device, the mutex was
+ * never unlocked. If the mutex is ROBUST, EOWNERDEAD: it is locked, and an owner died during the
+ * wait; ENOTRECOVERABLE: it is not locked.
  */
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
@@ -509,12 +565,13 @@ int memwait_cond_broadcast(memwait_cond_t *cond);
 int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
 
 /*
- * The caller has the mutex locked. EINPROGRESS: it is unlocked now, and the callback runs with it
- * locked, with 0 or ETIMEDOUT. Otherwise it is still locked. A cancelled operation neither locks
- * the mutex nor loses a signal.
+ * The caller must hold the mutex. EINPROGRESS: the mutex is now unlocked, and the callback will run
+ * with the mutex locked and the result 0 or ETIMEDOUT. After any other return value the mutex is
+ * still locked. A cancelled operation neither locks the mutex nor loses a signal.
  *
- * Callback with ENOMEM or ENOSPC: the operation could not wait for the mutex, which is not locked;
- * a signal has passed to the next waiter. EOWNERDEAD, ENOTRECOVERABLE: as above.
+ * If the callback gets ENOMEM or ENOSPC, the operation could not wait for the mutex, which is not
+ * locked; a signal that it received has passed to the next waiter. EOWNERDEAD and ENOTRECOVERABLE:
+ * as for memwait_cond_wait().
  */
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op)
 	MEMWAIT_CHECKED;
@@ -538,8 +595,8 @@ typedef union {
 #endif
 
 /*
- * A flag, besides MEMWAIT_PRIVATE: a post is for the oldest waiter, and nobody comes before it. Its
- * value is MEMWAIT_SEM_FAIR_VALUE_MAX at most.
+ * A flag, besides MEMWAIT_PRIVATE: a post goes to the oldest waiter, and no other thread can take
+ * it. The value is at most MEMWAIT_SEM_FAIR_VALUE_MAX.
  */
 #define MEMWAIT_SEM_FAIR		0x4u
 #define MEMWAIT_SEM_FAIR_VALUE_MAX	0x7fff
@@ -551,8 +608,9 @@ int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 int memwait_sem_destroy(memwait_sem_t *sem);
 
 /*
- * Cancellation points. EINTR as in sem_wait(3). A FAIR one's wait is ended by neither. ETIMEDOUT.
- * trywait: EAGAIN.
+ * Cancellation points. EINTR: as in sem_wait(3). Neither cancellation nor a signal ends the sleep
+ * on a FAIR semaphore. ETIMEDOUT: the deadline passed. memwait_sem_trywait(): EAGAIN if the value
+ * is 0.
  */
 int memwait_sem_wait(memwait_sem_t *sem) MEMWAIT_CHECKED;
 int memwait_sem_trywait(memwait_sem_t *sem) MEMWAIT_CHECKED;
@@ -563,13 +621,16 @@ int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op) MEMWAIT_CHECKED
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 				const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
-/* Async-signal-safe. EOVERFLOW: the highest value is reached. After an error nothing was posted. */
+/*
+ * Async-signal-safe. EOVERFLOW: the value is already the highest. After an error nothing was
+ * posted.
+ */
 int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(const memwait_sem_t *sem, int *value);
 
 /*
- * Read-write locks. They prefer readers by default, as glibc's do: waiting writers do not block
- * readers. A continuous stream of readers starves writers.
+ * Read-write locks. By default they prefer readers, like those of glibc: waiting writers do not
+ * block readers. A continuous stream of readers starves writers.
  */
 
 typedef union {
@@ -577,36 +638,38 @@ typedef union {
 } __attribute__((__aligned__(8))) memwait_rwlock_t;
 
 #define MEMWAIT_RWLOCK_INIT		MEMWAIT_RWLOCK_INIT_KIND(MEMWAIT_RWLOCK_PREFER_READER)
-#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, 0, 0, (kind) } }
+#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, 0, 0, 0, 0, (kind) } }
 
 /*
- * Kinds, to which MEMWAIT_PRIVATE can be added. Only FAIR orders the waiters. PREFER_WRITER: the
- * first waiting writer precedes all later readers.
+ * Kinds, to which MEMWAIT_PRIVATE can be added. FAIR cannot be combined with the others. Only FAIR
+ * orders the waiters. PREFER_WRITER: the first waiting writer precedes all later readers.
  */
 #define MEMWAIT_RWLOCK_PREFER_READER	0x0u	/* the default */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* granted in FIFO order */
-#define MEMWAIT_RWLOCK_ROBUST		0x8u	/* if a writer dies, the next gets EOWNERDEAD */
-#define MEMWAIT_RWLOCK_PREFER_WRITER	0x10u	/* no recursive read locks; not with FAIR */
+#define MEMWAIT_RWLOCK_ROBUST		0x8u	/* if a writer dies: EOWNERDEAD */
+#define MEMWAIT_RWLOCK_PREFER_WRITER	0x10u	/* no recursive read locks */
 
 /* EINVAL: no such kind. */
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind) MEMWAIT_CHECKED;
 
 /*
- * EBUSY: locked, a ROBUST one by readers or a living writer. The last thread to unlock may destroy:
- * destroy waits for an earlier writer still in unlock. If that writer was killed: EBUSY after ten
- * seconds, unless PRIVATE or ROBUST.
+ * EBUSY: the lock is held (if ROBUST: by readers or a living writer). The last thread to unlock may
+ * destroy the lock: destroy waits for an earlier writer that is still in unlock. If that writer was
+ * killed, destroy returns EBUSY after ten seconds, unless the lock is PRIVATE or ROBUST.
  */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*
- * A thread may read-lock several times and unlocks as often, but not a FAIR or PREFER_WRITER lock,
- * where a writer may be waiting. A reader must not write-lock. EAGAIN: too many readers. try:
- * EBUSY. ETIMEDOUT.
+ * A thread may hold several read locks and unlocks as often, except on a FAIR or PREFER_WRITER
+ * lock, where the second read lock may wait behind a writer forever. A reader must not write-lock.
+ * EAGAIN: too many readers. EBUSY: a try function would have to wait. ETIMEDOUT: the deadline
+ * passed.
  *
- * ROBUST, in all functions that lock: EOWNERDEAD: a writer died, and the caller has the write lock,
- * whichever it requested. Repair what is guarded, call memwait_rwlock_consistent(), unlock.
- * ENOTRECOVERABLE: unlocked without that call. A reader that dies stays a reader: writers wait
- * forever. ENOENT etc., ENOSPC: as for a ROBUST mutex.
+ * All functions that lock a ROBUST lock: EOWNERDEAD: a writer died, and the caller holds the write
+ * lock, even if it requested a read lock. Repair the protected data, call
+ * memwait_rwlock_consistent(), and unlock. ENOTRECOVERABLE: the lock was unlocked without that
+ * call. A reader that dies remains a reader: writers wait forever. ENOENT etc. and ENOSPC: as for a
+ * ROBUST mutex.
  */
 int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
@@ -629,7 +692,7 @@ int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
 				     const struct timespec *abstime, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
-/* EPERM: not locked; a ROBUST one: locked by another writer. */
+/* EPERM: the lock is not held; or it is ROBUST, and another thread holds the write lock. */
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock);
 
 /* See memwait_mutex_consistent(). */
@@ -641,23 +704,27 @@ typedef union {
 	uint64_t reserved[4];
 } __attribute__((__aligned__(8))) memwait_barrier_t;
 
-/* Returned to one of the threads instead of 0, as PTHREAD_BARRIER_SERIAL_THREAD. */
+/* Returned to one of the participants instead of 0, like PTHREAD_BARRIER_SERIAL_THREAD. */
 #define MEMWAIT_BARRIER_SERIAL_THREAD	(-1)
 
 /*
- * @flags: 0 or MEMWAIT_PRIVATE. @count: threads that meet; EINVAL if 0. No more may be at a barrier
- * at a time, unless it is PRIVATE: it could let all of them through together.
+ * @flags: 0 or MEMWAIT_PRIVATE. @count: how many threads and operations meet; EINVAL if 0. Unless
+ * the barrier is PRIVATE, no more than that may use it at a time: it could let all of them through
+ * together.
  */
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
 	MEMWAIT_CHECKED;
 
 /*
- * EBUSY: there are waiters. Waits for woken ones to leave, as memwait_cond_destroy(). Here and
- * below, EINVAL: zeroed memory.
+ * EBUSY: there are waiters. Waits for woken waiters to leave, like memwait_cond_destroy(). This and
+ * the following functions fail with EINVAL for zeroed memory.
  */
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
-/* ETIMEDOUT, or cancelling an operation, withdraws the arrival. EPIPE: it was aborted, or reset. */
+/*
+ * ETIMEDOUT withdraws the arrival, and so does cancelling an operation. EPIPE: the barrier was
+ * aborted or reset.
+ */
 int memwait_barrier_wait(memwait_barrier_t *barrier) MEMWAIT_CHECKED;
 int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
@@ -665,27 +732,28 @@ int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
 			      const struct timespec *abstime) MEMWAIT_CHECKED;
 
 /*
- * 0: all have met. MEMWAIT_BARRIER_SERIAL_THREAD: the same, and the caller is the serial thread.
- * EINPROGRESS: the callback gets either result. With a private barrier the last to arrive is the
- * serial thread.
+ * 0: all have met. MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and the caller is the serial
+ * thread. EINPROGRESS: the callback will get one of these results. At a PRIVATE barrier the last
+ * participant to arrive is the serial thread.
  */
 int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
-/* Until memwait_barrier_reset(), all that wait, and all that come, get EPIPE. */
+/* All waiters, and all callers until the next memwait_barrier_reset(), get EPIPE. */
 int memwait_barrier_abort(memwait_barrier_t *barrier);
 
 /*
- * All that wait get EPIPE, and those that come afterwards meet: nobody has arrived. Those that have
- * met and not left may get EPIPE, too.
+ * All waiters get EPIPE, and a new round begins, at which no thread has arrived. Participants that
+ * have met but not left may also get EPIPE.
  */
 int memwait_barrier_reset(memwait_barrier_t *barrier);
 
 /*
- * @count: of memwait_barrier_init(). @waiting: how many threads and operations wait, out of date at
- * once. Each may be NULL. EPIPE: it is aborted, and the numbers are there too.
+ * @count: the count of memwait_barrier_init(). @waiting: how many threads and operations wait; may
+ * be stale on return. Either may be NULL. EPIPE: the barrier is aborted; the numbers are set even
+ * then.
  */
 int memwait_barrier_inspect(memwait_barrier_t *barrier, unsigned int *count, unsigned int *waiting);
 
@@ -704,21 +772,21 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	MEMWAIT_CHECKED;
 
 /*
- * EBUSY: the count is not zero, or a callback has not begun. Waits for woken waiters to leave, as
- * memwait_cond_destroy().
+ * EBUSY: the count is not zero, or the callback of a waiting operation has not begun. Waits for
+ * woken waiters to leave, like memwait_cond_destroy().
  */
 int memwait_waitgroup_destroy(memwait_waitgroup_t *group);
 
 /*
- * Adds @delta to the count. EINVAL: it would be negative. EOVERFLOW: it would be too large. On any
- * error the count is as before.
+ * Adds @delta to the count. EINVAL: the count would be negative. EOVERFLOW: the count would be too
+ * large. After an error the count is unchanged.
  */
 int memwait_waitgroup_add(memwait_waitgroup_t *group, int delta);
 
-/* Subtracts one. */
+/* Subtracts 1 from the count. */
 int memwait_waitgroup_done(memwait_waitgroup_t *group);
 
-/* Waits until the count is zero, even momentarily. ETIMEDOUT. */
+/* Waits until the count is zero, even momentarily. ETIMEDOUT: the deadline passed. */
 int memwait_waitgroup_wait(memwait_waitgroup_t *group) MEMWAIT_CHECKED;
 int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
@@ -729,7 +797,7 @@ int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t cloc
 				      const struct timespec *abstime, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
-/* Events: a flag that is set and cleared, and the waiters for it to be set. */
+/* Events: a flag that can be set and cleared. Threads and operations can wait until it is set. */
 
 typedef union {
 	uint32_t reserved[1];
@@ -738,25 +806,29 @@ typedef union {
 #define MEMWAIT_EVENT_INIT			MEMWAIT_EVENT_INIT_FLAGS(0)
 #define MEMWAIT_EVENT_INIT_FLAGS(flags)		{ { (flags) * 0x1000000u } }
 
-/* Not set. @flags: 0 or MEMWAIT_PRIVATE. */
+/* The event is initially not set. @flags: 0 or MEMWAIT_PRIVATE. */
 int memwait_event_init(memwait_event_t *event, unsigned int flags) MEMWAIT_CHECKED;
 
-/* EBUSY: there are waiters. A woken one that has not returned does not count. */
+/* EBUSY: there are waiters. A woken waiter that has not returned does not count. */
 int memwait_event_destroy(memwait_event_t *event);
 
-/* 1: it is set; 0; or -EINVAL. Stale at once. */
+/* Returns 1 if the event is set, 0 if it is not, or -EINVAL. May be stale on return. */
 int memwait_event_is_set(const memwait_event_t *event);
 
 /*
- * Sets it and wakes all waiters, also if it was set. Async-signal-safe. ENOENT ...: see the top; if
- * it is set then, and no waiter was woken, the next set does that.
+ * Sets the event and wakes all waiters, even if it was set already. Async-signal-safe. ENOENT ...:
+ * see the top. If the event is set after such an error, no waiter was woken, and the next
+ * memwait_event_set() wakes them.
  */
 int memwait_event_set(memwait_event_t *event);
 
-/* Later waiters wait for the next set. Waiters from before are not held back. */
+/*
+ * Later waiters wait until the event is set again. Waiters that an earlier set woke are not held
+ * back.
+ */
 int memwait_event_clear(memwait_event_t *event);
 
-/* Waits until it is set, even momentarily. ETIMEDOUT. */
+/* Waits until the event is set, even momentarily. ETIMEDOUT: the deadline passed. */
 int memwait_event_wait(memwait_event_t *event) MEMWAIT_CHECKED;
 int memwait_event_timedwait(memwait_event_t *event, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
@@ -769,36 +841,39 @@ int memwait_event_clockwait_async(memwait_event_t *event, clockid_t clock,
 
 /* Channels: bounded queues of items of one size, for several senders and receivers. */
 
-/* In memory of the caller: memwait_channel_size() bytes, aligned to 8, better to 64. */
+/* A channel in the caller's memory: memwait_channel_size() bytes, aligned to 8, better to 64. */
 typedef struct memwait_channel memwait_channel_t;
 
 /*
- * Returns the size of a channel in bytes. 0: invalid arguments; item_size is 1 to 2^32 - 1,
- * capacity 1 to 2^30.
+ * Returns the size of a channel in bytes, or 0 for invalid arguments: @item_size must be below
+ * 2^32, @capacity at most 2^30, and neither 0.
  */
 size_t memwait_channel_size(size_t item_size, size_t capacity);
 
 /*
- * @memory: bytes there are at @channel. @flags: 0 or MEMWAIT_PRIVATE. EINVAL: invalid arguments, as
- * above; more than @memory is needed; or misaligned. All others return EINVAL for zeroed memory, or
- * another version's channel.
+ * @memory: size of the memory at @channel, in bytes. @flags: 0 or MEMWAIT_PRIVATE. EINVAL: the
+ * arguments are invalid, see memwait_channel_size(); @memory is too small; or @channel is
+ * misaligned. All other channel functions fail with EINVAL for zeroed memory, or for a channel with
+ * another layout.
  */
 int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int flags,
 			 size_t item_size, size_t capacity) MEMWAIT_CHECKED;
 
 /*
- * For a process that maps a channel: sets what it was initialised with. EINVAL, also: it says that
- * it is larger than @memory, the bytes that are mapped at @channel. It must not be used then.
+ * For a process that maps a channel: sets *@item_size and *@capacity to the values that the channel
+ * was initialised with. @memory: size of the mapping at @channel, in bytes. EINVAL is also the
+ * error if the channel is larger than @memory according to its header; it must not be used then.
  */
 int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size_t *item_size,
 			   size_t *capacity) MEMWAIT_CHECKED;
 
-/* As memwait_cond_destroy(): waits for calls that have transferred an item, or were woken. */
+/* Like memwait_cond_destroy(): waits for calls that have transferred an item or were woken. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
 /*
- * @size: of the item. EMSGSIZE: it is not that of the channel's items. EPIPE: closed. ETIMEDOUT.
- * try: EAGAIN: full. EBUSY: another thread is sending.
+ * @size: size of the item. EMSGSIZE: the channel has items of another size. EPIPE: the channel is
+ * closed. ETIMEDOUT: the deadline passed. memwait_channel_trysend(): EAGAIN: the channel is full.
+ * EBUSY: another thread is sending.
  */
 int memwait_channel_send(memwait_channel_t *channel, const void *item, size_t size)
 	MEMWAIT_CHECKED;
@@ -817,8 +892,9 @@ int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item
 				    memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
- * EMSGSIZE as above. EPIPE: closed and drained. ETIMEDOUT. try: EAGAIN: empty. EBUSY: another
- * thread is receiving, or the channel is empty and closed, and one is sending.
+ * EMSGSIZE: the channel has items of another size. EPIPE: the channel is closed and empty.
+ * ETIMEDOUT: the deadline passed. memwait_channel_tryrecv(): EAGAIN: the channel is empty. EBUSY:
+ * another thread is receiving; or the channel is empty and closed, and another thread is sending.
  */
 int memwait_channel_recv(memwait_channel_t *channel, void *item, size_t size) MEMWAIT_CHECKED;
 int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size) MEMWAIT_CHECKED;
@@ -832,10 +908,13 @@ int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, size
 				    clockid_t clock, const struct timespec *abstime,
 				    memwait_op_t *op) MEMWAIT_CHECKED;
 
-/* Stops sending; items already sent can be received. 0 also if it is closed already. */
+/*
+ * Closes the channel for sending; items already sent can be received. Returns 0 even if the channel
+ * is already closed.
+ */
 int memwait_channel_close(memwait_channel_t *channel);
 
-/* Number of items; may be stale on return. */
+/* Returns the number of items, which may be stale on return. */
 size_t memwait_channel_length(const memwait_channel_t *channel);
 
 #ifdef __cplusplus

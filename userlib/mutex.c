@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Mutexes: a lock word (lock.c), for some kinds with an owner. A robust mutex is an owner word
- * (owner.c). The gate is either (internal.h).
+ * Mutexes. A mutex is a lock word (lock.c), for some kinds with an owner. A robust mutex is an
+ * owner word (owner.c). The gate is one or the other (internal.h).
  *
  * Invariants, of kinds whose owners matter:
- *	Only the thread that has the lock writes the owner and the count.
+ *	Only the thread that holds the lock writes the owner and the count.
  *	While locked, the count is at least 1, except just after lock and just before unlock.
  *
  * Other threads read the owner only to compare it with their own id, which is there only if they
- * stored it. A shared mutex uses the kernel's id: threads in two PID namespaces may have one
- * number.
+ * stored it. A shared mutex uses the kernel's id: threads in different PID namespaces may have the
+ * same thread id.
  */
 #include <string.h>
 
@@ -41,7 +41,7 @@ static bool is_robust(const struct mutex *mutex)
 	return mutex->kind & MEMWAIT_MUTEX_ROBUST;
 }
 
-/* Also if the kind is unknown: so what then looks at owners refuses it. */
+/* True even for an unknown kind: the code that handles owners then refuses it. */
 static bool owners_matter(const struct mutex *mutex)
 {
 	return memwait_is_unknown(mutex->kind, mutex->spare, NO_OWNERS);
@@ -52,7 +52,7 @@ static bool is_unknown(const struct mutex *mutex)
 	return memwait_is_unknown(mutex->kind, mutex->spare, KNOWN);
 }
 
-/* The id by which the caller owns it. Returns 0 or an error. */
+/* Sets *@id to the id by which the caller owns the mutex. Returns 0 or an error. */
 static int identify(const struct mutex *mutex, uint64_t *id)
 {
 	if (mutex->kind & MEMWAIT_PRIVATE && !is_robust(mutex)) {
@@ -64,14 +64,14 @@ static int identify(const struct mutex *mutex, uint64_t *id)
 
 static uint64_t owner_of(struct mutex *mutex)
 {
-	/* relaxed, both: see above */
+	/* relaxed, both: see the top of this file */
 	if (is_robust(mutex))
 		return atomic_load_explicit(&mutex->gate.owned, memory_order_relaxed) &
 		       MEMWAIT_OWNER_MASK;
 	return atomic_load_explicit(&mutex->owner, memory_order_relaxed);
 }
 
-/* Whether the caller has it; if owners matter. */
+/* Whether the caller holds the mutex; only if owners matter. */
 static bool is_own(struct mutex *mutex)
 {
 	uint64_t id;
@@ -107,9 +107,9 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 }
 
 /*
- * Before locking, if owners matter. If the caller has it: 0, locked once more; or EDEADLK, EAGAIN.
- * EBUSY: go on to lock. EINVAL: the kind is unknown. Other errors: the caller has no id; see
- * memwait_device_error().
+ * Called before locking, if owners matter. If the caller already holds the mutex: 0, locked once
+ * more; or EDEADLK, EAGAIN. EBUSY: continue to lock. EINVAL: the kind is unknown. Other errors: the
+ * caller has no id; see memwait_device_error().
  */
 static int lock_own_again(struct mutex *mutex)
 {
@@ -187,7 +187,7 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_entry, mutex);
 	kind = memwait_whole_kind(to_mutex(mutex)->kind, to_mutex(mutex)->spare);
-	/* The common cases, without a call. */
+	/* The common cases, without a function call. */
 	if (!(kind & ~(uint64_t)NO_OWNERS)) {
 		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->gate.word)) {
 			MEMWAIT_PROBE1(mutex_acquired, mutex);
@@ -270,7 +270,7 @@ static int unlock_slowly(struct mutex *mutex)
 	return memwait_lock_release(&mutex->gate.word, mutex->kind);
 }
 
-/* If it is not recursive, and nobody waits. */
+/* Succeeds only if the mutex is not recursive and has no waiter. */
 static inline bool unlock_robust(struct mutex *mutex)
 {
 	uint64_t id = memwait_known_id();
@@ -294,7 +294,7 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 
 	if (!mutex)
 		return EINVAL;
-	/* Before another thread can lock it. */
+	/* Before another thread can lock the mutex. */
 	MEMWAIT_PROBE1(mutex_release, public_mutex);
 	if (memwait_is_unknown(mutex->kind, mutex->spare, MEMWAIT_PRIVATE) || memwait_tsan_runs())
 		return unlock_other(mutex);
@@ -319,7 +319,7 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 	uint64_t id;
 	int ret;
 
-	/* The id of the thread that continues, perhaps not the one that began. */
+	/* The id of the thread that continues, which may not be the thread that began. */
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
 		memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
@@ -340,13 +340,36 @@ static void lock_undo(struct memwait_op *op, int outcome)
 	memwait_mutex_undo_again(op->object, &op->turn, outcome);
 }
 
-static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
+/* Undoes a lock that returned @result, for an operation that held nothing before. */
+int memwait_mutex_give_back(memwait_mutex_t *public_mutex, int result)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+	int ret = EINVAL;
+
+	if (result == EOWNERDEAD) {
+		memwait_tsan_release(mutex);
+		ret = memwait_owner_return_death(&mutex->gate.owned, mutex->kind);
+	}
+	return ret == EINVAL ? memwait_mutex_unlock(public_mutex) : ret;
+}
+
+static int lock_give_back(struct memwait_op *op)
+{
+	return memwait_has_locked(op->outcome) ? memwait_mutex_give_back(op->object, op->outcome) :
+						 0;
+}
+
+static const struct memwait_op_kind lock_kind = {
+	.step = lock_step,
+	.undo = lock_undo,
+	.give_back = lock_give_back,
+};
 
 MEMWAIT_DEFINE_ASYNC(mutex, lock, (memwait_mutex_t *object), NULL, 0)
 
 /*
- * If the callback forked, the lock belongs to the parent. The caller is not told if the unlock
- * fails to wake a waiter: the callback has run. The next unlock wakes the waiter.
+ * If the callback forked, the lock belongs to the parent. If the unlock fails to wake a waiter, the
+ * error is not reported, because the callback has run. The next unlock wakes the waiter.
  */
 static void execute(const struct memwait_call *call)
 {
@@ -378,15 +401,16 @@ int memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 		return -EINVAL;
 	if (owners_matter(mutex))
 		return is_own(mutex);
-	/* relaxed: the caller has locked it itself */
+	/* relaxed: only whether the caller has locked it matters */
 	return !!(atomic_load_explicit(&mutex->gate.word, memory_order_relaxed) & MEMWAIT_LOCKED);
 }
 
 /*
  * Unlocks a held mutex completely, for a condition variable with @flags. If both are private, and
- * the mutex neither fair nor robust, it may leave its notify to the caller's sleep: *@wake, unless
- * @wake is NULL, is the word. A shared one notifies here, as the caller may die in between. If the
- * notify fails, the mutex is unlocked, and the wait meets the error.
+ * the mutex is neither fair nor robust, the notify may be left to the system call in which the
+ * caller sleeps: *@wake (if @wake is not NULL) is then set to the mutex's word. The notify of a
+ * shared mutex is done here, because the caller may die in between. If the notify fails, the mutex
+ * is unlocked, and the wait meets the same error.
  */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake)
@@ -418,8 +442,9 @@ static void nap(void)
 }
 
 /*
- * Returns 0; if robust also EOWNERDEAD, or ENOTRECOVERABLE: not locked. A waiter for a condition
- * must get the mutex back: if it cannot sleep, for want of memory or a descriptor, it polls.
+ * Returns 0; if the mutex is robust, also EOWNERDEAD, or ENOTRECOVERABLE: not locked. A waiter of a
+ * condition variable must lock the mutex again: if it cannot sleep for lack of memory or of a
+ * descriptor, it polls.
  */
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 {

@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 /*
- * What an error means, if that is not what strerror(3) says; otherwise NULL. Signal handlers may
- * call it. Each library has its own, for the interface has none.
+ * Describes an error number that has a meaning of its own here; returns NULL if the text of
+ * strerror(3) is right. Async-signal-safe. Both libraries include this file, because the text is
+ * not part of libmemwait's interface.
  */
 static inline const char *memwait_own_words(unsigned int number)
 {
@@ -15,27 +16,31 @@ static inline const char *memwait_own_words(unsigned int number)
 	case ENOENT:
 	case ENODEV:
 	case ENXIO:
-		return "No /dev/memwait, or its module is not loaded";
+		return "/dev/memwait does not exist, or its module is not loaded";
 	case EPERM:
-		return "Not allowed to this thread or process, or /dev/memwait to its container";
+		return "Not permitted for this thread or process, or /dev/memwait is denied";
 	case EACCES:
-		return "No permission for /dev/memwait";
+		return "No permission to open /dev/memwait";
 	case ENOTTY:
-		return "/dev/memwait is not memwait's";
+		return "/dev/memwait belongs to another driver";
 	case ENOSYS:
-		return "The module of /dev/memwait is older than libmemwait";
+		return "The memwait module is older than libmemwait";
 	case ENOSPC:
-		return "Limit of the user's waits or ids at /dev/memwait reached";
+		return "The user's limit of waits or owner ids is reached";
+	case EMFILE:
+		return "Too many open files, or the user's limit max_user_contexts is reached";
 	case EOPNOTSUPP:
 		return "Not supported by this kernel, or for this memory";
 	case EINPROGRESS:
 		return "The operation is pending: its callback will run";
 	case ETIMEDOUT:
-		return "Deadline passed";
+		return "The deadline passed";
 	case EPIPE:
-		return "Channel closed";
+		return "The channel is closed, or the barrier was aborted or reset";
+	case EMSGSIZE:
+		return "The size differs from that of the channel's items";
 	case EXDEV:
-		return "Words of different files";
+		return "The words are in different files";
 	default:
 		return NULL;
 	}

@@ -8,47 +8,56 @@
  *	id | CONTENDED		locked; a waiter may sleep on it, or be about to
  *	CONTENDED		unlocked; a waiter may sleep on it
  *	id | ... | INCONSISTENT	locked; a previous owner died with it
- *	INCONSISTENT		not recoverable, for ever
+ *	INCONSISTENT		not recoverable, forever
  *
  * Invariants:
  *	INCONSISTENT without an id stands alone, and the word never changes again.
- *	A waiter sleeps only while the word has an id and CONTENDED.
- *	CONTENDED is cleared only together with the id, and a notify follows.
- *	Only the thread of the id stores it, over 0 or a dead owner's, and clears it. A gate's id
- *	may also become that of the thread that continues an operation (rwlock.c), or no thread's:
- *	memwait_owner_abandon().
+ *	A waiter goes to sleep only while the word has an id and CONTENDED.
+ *	Only the owner clears CONTENDED, and then asks the kernel for sleepers. If there may be
+ *	some, it sets CONTENDED again as it clears the id, and a notify follows.
+ *	Only the thread that has the id stores it, over 0 or over a dead owner's id, and clears it.
+ *	The id of a gate may also be replaced by that of the thread that continues an operation
+ *	(rwlock.c), or by an id of no thread: memwait_owner_abandon().
  *
- * Lock is a compare-and-swap from 0 to the thread's id, unlock one from the id to 0; nothing else
- * is recorded. A thread that finds the word taken waits with MEMWAIT_OWNED, so the kernel reads the
- * owner's id from the word. If that owner or a woken waiter dies, one waiter is told.
+ * Lock is a compare-and-swap from 0 to the thread's id, unlock a compare-and-swap from the id to 0;
+ * nothing else is recorded. A thread that finds the word taken waits with MEMWAIT_OWNED, so the
+ * kernel reads the owner's id from the word. If that owner or a woken waiter dies, one waiter is
+ * notified of the death.
  *
  *	owner				waiter
  *	(1) store 0 or CONTENDED	(1) set CONTENDED
  *	(2) notify one			(2) sleep, naming the owner
- *					(3) woken, or told: 0 -> id | CONTENDED, or back to (1)
+ *					(3) woken, or notified: 0 -> id | CONTENDED, or back to (1)
  *
  * If the owner dies before its (1), the word names it. If it dies before its (2), the oldest waiter
- * is told, as a waiter has named the owner, and finds no id in the word. If a woken waiter dies
- * before its (3), the kernel watches that waiter by then, and tells the next one. A thread that
- * takes the lock in between, without a system call, is named by the waiter that goes back to (1).
+ * is notified of the death, because a waiter has named the owner; it finds no id in the word. If a
+ * woken waiter dies before its (3), the kernel is watching that waiter by then, and notifies the
+ * next waiter. A thread that takes the lock in between, without a system call, is named by the
+ * waiter that goes back to (1).
  *
  * MEMWAIT_OWNER_DIED may report the death of the owner or of a waiter. A second wait, with an
- * expired deadline, tells which (memwait_owner_is_dead()): it returns MEMWAIT_OWNER_DIED if it
+ * expired deadline, shows which (memwait_owner_is_dead()): it returns MEMWAIT_OWNER_DIED if it
  * names a dead owner, and MEMWAIT_TIMED_OUT if it names a living one. If the owner is dead, the
  * waiter swaps that id for its own and sets INCONSISTENT: the lock was not unlocked. Ids are
  * random, of 62 bits, so the swap is safe from ABA.
  *
- * The owner clears INCONSISTENT once it has repaired what is guarded. If it unlocks without that,
- * the word becomes INCONSISTENT alone, and all are woken. The unlocking thread may die before it
- * has woken them, or fail to, so each thread that finds this state wakes all others.
+ * The owner clears INCONSISTENT once it has repaired the protected data. If it unlocks without
+ * that, the word becomes INCONSISTENT alone, and all waiters are woken. The unlocking thread may
+ * die before it has woken them, or fail to wake them, so each thread that finds this state wakes
+ * all others.
  *
- * The next owner may free the word after the unlock, so the owner asks for sleepers before it. If
- * somebody sleeps, or the kernel cannot tell, CONTENDED stays, and the next owner inherits it. So a
- * failed notify harms only if that owner dies, too.
+ * The next owner may free the word after the unlock, so an unlock whose notify fails cannot set
+ * CONTENDED then. Therefore the owner first clears CONTENDED, and then asks the kernel for
+ * sleepers. If there are none, each waiter must set CONTENDED before it sleeps: if it is still
+ * clear, the unlock needs no notify. Otherwise, or if the kernel cannot tell, the unlock stores
+ * CONTENDED, which the next owner inherits. A failed notify therefore does harm only if that owner
+ * dies, too. An owner that dies in between leaves its id in the word, and the kernel notifies a
+ * sleeper of the death.
  *
- * After its deadline, a waiter checks the word and its owner once more. It was not woken last: the
- * waiter that was is watched, and names what it finds. A woken or told waiter that gives up has not
- * named the owner that it found, so it wakes the next waiter, which does.
+ * After its deadline, a waiter checks the word and its owner once more. It is not the waiter that
+ * was woken last: the kernel watches that other waiter, which names the owner that it finds. A
+ * waiter that gives up after it was woken, or notified of a death, has not named the owner that it
+ * found, so it wakes the next waiter, which names the owner.
  */
 #include "internal.h"
 
@@ -61,7 +70,7 @@ static inline void check(uint64_t word)
 			  word == MEMWAIT_NOT_RECOVERABLE);
 }
 
-/* As in lock.c. */
+/* Like wake_or_contend() in lock.c. */
 static void wake_or_contend(_Atomic uint64_t *word, uint32_t kind)
 {
 	/* relaxed, both: the next owner gets the bit with the lock, and wakes another waiter */
@@ -75,14 +84,25 @@ static void wake_or_contend(_Atomic uint64_t *word, uint32_t kind)
 		check(now);
 }
 
+/* The word is MEMWAIT_NOT_RECOVERABLE. */
+static int not_recoverable(const _Atomic uint64_t *word)
+{
+	/*
+	 * acquire: pairs with memwait_owner_release(). The caller must see the users of a condition
+	 * variable that have unlocked this lock. The word never changes again.
+	 */
+	(void)atomic_load_explicit(word, memory_order_acquire);
+	return ENOTRECOVERABLE;
+}
+
 static uint32_t sleep_flags(uint32_t kind)
 {
 	return MEMWAIT_SIZE_U64 | MEMWAIT_OWNED | (kind & MEMWAIT_PRIVATE);
 }
 
 /*
- * Takes the lock with CONTENDED set: 0; or sets CONTENDED beside the owner's id: EBUSY, sleep on
- * @seen. Or ENOTRECOVERABLE.
+ * Takes the lock with CONTENDED set, and returns 0; or sets CONTENDED in addition to the owner's
+ * id, and returns EBUSY: sleep on @seen. Or returns ENOTRECOVERABLE.
  */
 static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 {
@@ -96,7 +116,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 
 		*seen = next;
 		if (now == MEMWAIT_NOT_RECOVERABLE)
-			return ENOTRECOVERABLE;
+			return not_recoverable(word);
 		check(next);
 		if (now == next)
 			return EBUSY;
@@ -107,7 +127,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 	}
 }
 
-/* @seen names a dead owner. EOWNERDEAD: the caller has the lock. EBUSY: the word changed. */
+/* @seen names a dead owner. EOWNERDEAD: the caller holds the lock. EBUSY: the word changed. */
 static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
 {
 	uint64_t next = id | MEMWAIT_OWNER_CONTENDED | MEMWAIT_OWNER_INCONSISTENT;
@@ -124,7 +144,7 @@ static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind)
 {
 	uint64_t id;
-	/* Without an id it would sleep without MEMWAIT_OWNED, and a dead owner look alive. */
+	/* Without an id the wait would not be MEMWAIT_OWNED, and a dead owner would look alive. */
 	int ret = memwait_owner(&id);
 
 	if (ret)
@@ -143,7 +163,7 @@ int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t 
 	}
 }
 
-/* As in lock.c. */
+/* Like lock_by_spinning() in lock.c. */
 static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32_t *spins)
 {
 	struct memwait_spin spin;
@@ -168,9 +188,9 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 
 /*
  * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait.
- * Returns as memwait_owner_lock(), or MEMWAIT_OP_WAITS. The kernel woke the loop of an operation,
- * and watches it. The owner is the calling thread, which may die before the loop: so the next
- * waiter is woken, and names the thread.
+ * Returns the result of memwait_owner_lock(), or MEMWAIT_OP_WAITS. For an operation, the kernel
+ * woke its loop, and watches the loop. The owner, however, is the calling thread, which may die
+ * before the loop: so the next waiter is woken, and names the thread.
  */
 static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)
@@ -181,7 +201,7 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 
 	for (;;) {
 		woken = woken || memwait_was_woken(outcome);
-		/* Another than before, in a child forked by a signal handler. */
+		/* The id differs from the earlier id in a child forked by a signal handler. */
 		ret = -memwait_owner(&id);
 		if (!ret && memwait_has_failed(outcome))
 			ret = -outcome;
@@ -196,7 +216,9 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
-		/* That of an operation is not queued: it is the owner's death. */
+		/*
+		 * If the wait of an operation was not queued, this outcome means the owner's death.
+		 */
 		if (outcome == MEMWAIT_OWNER_DIED &&
 		    (op || memwait_owner_is_dead(word, seen, kind) == 1) &&
 		    inherit(word, id, seen) == EOWNERDEAD) {
@@ -212,8 +234,8 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 }
 
 /*
- * Returns 0; EOWNERDEAD: locked, but its last owner died with it; ENOTRECOVERABLE; ETIMEDOUT; or an
- * error of the device. A caller that has the lock already waits until @deadline.
+ * Returns 0; EOWNERDEAD: locked, but the last owner died while it held the lock; ENOTRECOVERABLE;
+ * ETIMEDOUT; or an error of the device. A caller that already holds the lock waits until @deadline.
  */
 int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		       const struct memwait_deadline *deadline)
@@ -229,7 +251,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
-/* As memwait_owner_lock(), without a wait. EBUSY: a living thread has the lock. */
+/* Like memwait_owner_lock(), but never waits. EBUSY: a living thread holds the lock. */
 int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 {
 	uint64_t id, seen;
@@ -244,7 +266,7 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 		/* relaxed: the kernel and inherit() compare it */
 		seen = atomic_load_explicit(word, memory_order_relaxed);
 		if (seen == MEMWAIT_NOT_RECOVERABLE)
-			return ENOTRECOVERABLE;
+			return not_recoverable(word);
 		if (seen == MEMWAIT_OWNER_CONTENDED && !lock_or_contend(word, id, &seen))
 			return 0;
 		ret = seen ? memwait_owner_is_dead(word, seen, kind) : MEMWAIT_CHANGED;
@@ -254,7 +276,30 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 	return ret ? -ret : EBUSY;
 }
 
-/* EPERM: the caller does not have the lock. Others may have set CONTENDED. */
+/* Called by the owner @id, for a word that may be CONTENDED. */
+static int release_contended(_Atomic uint64_t *word, uint32_t kind, uint64_t id)
+{
+	int ret;
+
+	/* relaxed: the kernel orders it before the question, and a release follows */
+	atomic_fetch_and_explicit(word, ~MEMWAIT_OWNER_CONTENDED, memory_order_relaxed);
+	ret = memwait_sleepers(word, kind);
+	if (ret < 0 && kind & MEMWAIT_OR_KEEP) {
+		/* relaxed: the caller still holds the lock */
+		atomic_fetch_or_explicit(word, MEMWAIT_OWNER_CONTENDED, memory_order_relaxed);
+		return -ret;
+	}
+	if (!ret && memwait_owner_release_uncontended(word, id))
+		return 0;
+	/* release: as memwait_owner_release_uncontended() */
+	atomic_store_explicit(word, MEMWAIT_OWNER_CONTENDED, memory_order_release);
+	if (ret >= 0)
+		ret = memwait_wake(word, 1, kind);
+	/* With MEMWAIT_OR_KEEP an error would mean that the lock is kept, but it is released. */
+	return ret < 0 && !(kind & MEMWAIT_OR_KEEP) ? -ret : 0;
+}
+
+/* EPERM: the caller does not hold the lock. Other threads may have set CONTENDED. */
 int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 {
 	uint64_t id, was;
@@ -270,34 +315,20 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 		return 0;
 	if ((was & MEMWAIT_OWNER_MASK) != id)
 		return EPERM;
-	if (was & MEMWAIT_OWNER_INCONSISTENT) {
-		/* relaxed: nobody accesses what it guarded again */
-		atomic_store_explicit(word, MEMWAIT_NOT_RECOVERABLE, memory_order_relaxed);
-		ret = memwait_wake(word, MEMWAIT_ALL, kind);
-	} else {
-		ret = memwait_sleepers(word, kind);
-		if (ret < 0 && kind & MEMWAIT_OR_KEEP)
-			return -ret;
-		/* release: as above */
-		atomic_store_explicit(word, ret ? MEMWAIT_OWNER_CONTENDED : 0,
-				      memory_order_release);
-		if (ret >= 0)
-			ret = memwait_wake(word, 1, kind);
-		/* With MEMWAIT_OR_KEEP an error means kept: the lock is released. */
-		if (kind & MEMWAIT_OR_KEEP)
-			return 0;
-	}
+	if (!(was & MEMWAIT_OWNER_INCONSISTENT))
+		return release_contended(word, kind, id);
+	/* release: pairs with not_recoverable() */
+	atomic_store_explicit(word, MEMWAIT_NOT_RECOVERABLE, memory_order_release);
+	ret = memwait_wake(word, MEMWAIT_ALL, kind);
 	return ret < 0 ? -ret : 0;
 }
 
-/*
- * Releases the lock as if the caller had died with it: the next owner must repair what is guarded.
- */
+/* Releases the lock as if the caller had died: the next owner must repair the protected data. */
 int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 {
 	int ret;
 
-	/* release: as memwait_owner_release(). No thread ever has this id. */
+	/* release: as in memwait_owner_release(). No thread ever has this id. */
 	atomic_store_explicit(word, MEMWAIT_OWNER_MASK | MEMWAIT_OWNER_INCONSISTENT,
 			      memory_order_release);
 	ret = memwait_wake(word, 1, kind);
@@ -306,7 +337,7 @@ int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 
 void memwait_owner_make_consistent(_Atomic uint64_t *word)
 {
-	/* relaxed: the caller has the lock, and the next owner acquires it */
+	/* relaxed: the caller holds the lock, and the next owner acquires it */
 	uint64_t was = atomic_fetch_and_explicit(word, ~MEMWAIT_OWNER_INCONSISTENT,
 						 memory_order_relaxed);
 
@@ -314,23 +345,41 @@ void memwait_owner_make_consistent(_Atomic uint64_t *word)
 }
 
 /*
- * The same for a program. EINVAL: no owner has died, or it is not recoverable. EPERM: the caller
- * does not have the lock.
+ * Returns 0 if the caller owns the lock and the data has not been repaired. EINVAL: no owner has
+ * died, or the lock is not recoverable. EPERM: the caller does not own the lock.
  */
-int memwait_owner_consistent(_Atomic uint64_t *word)
+static int check_inconsistent(const _Atomic uint64_t *word)
 {
-	/* relaxed: a caller that has it stored it */
+	/* relaxed: a caller that holds the lock has stored the id */
 	uint64_t id, now = atomic_load_explicit(word, memory_order_relaxed);
 
 	if (!(now & MEMWAIT_OWNER_INCONSISTENT) || now == MEMWAIT_NOT_RECOVERABLE)
 		return EINVAL;
-	if (memwait_owner(&id) < 0 || (now & MEMWAIT_OWNER_MASK) != id)
-		return EPERM;
-	memwait_owner_make_consistent(word);
-	return 0;
+	return memwait_owner(&id) < 0 || (now & MEMWAIT_OWNER_MASK) != id ? EPERM : 0;
 }
 
-/* memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. */
+/* memwait_owner_make_consistent() for a program. Errors are those of check_inconsistent(). */
+int memwait_owner_consistent(_Atomic uint64_t *word)
+{
+	int ret = check_inconsistent(word);
+
+	if (!ret)
+		memwait_owner_make_consistent(word);
+	return ret;
+}
+
+/*
+ * Undoes an EOWNERDEAD: the next owner gets it instead of the caller. EINVAL: the data has been
+ * repaired, and an unlock is right. EPERM: the caller does not own the lock.
+ */
+int memwait_owner_return_death(_Atomic uint64_t *word, uint32_t kind)
+{
+	int ret = check_inconsistent(word);
+
+	return ret ? ret : memwait_owner_abandon(word, kind);
+}
+
+/* memwait_owner_lock() for an operation; may return MEMWAIT_OP_WAITS. */
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
 {
 	uint64_t id;

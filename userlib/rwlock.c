@@ -4,7 +4,7 @@
  * gate is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32
  * bits, and its first byte in memory has the flags, for writers to sleep on:
  *
- *	CLOSED		the writer that holds the gate wants the lock, or has it
+ *	CLOSED		the writer that holds the gate wants the lock, or holds it
  *	WAITING		writers sleep on the flags until there is no reader, or are about to
  *	OWED		a thread that sleeps on the flags, or at the gate, could not be woken
  *	24 more bits	the number of readers
@@ -19,41 +19,42 @@
  * A writer locks the gate, closes the state and waits until the readers are gone. It holds the gate
  * until it unlocks. A reader adds itself to an open state, and needs nothing else. If the state is
  * closed, the reader goes through the gate; a writer opens the state before it unlocks the gate, so
- * the reader finds the state open. Readers thus enter one after another without a herd, and a
- * writer that holds the gate does not wait for later readers.
+ * the reader finds the state open. Readers thus enter one after another without a thundering herd,
+ * and a writer that holds the gate does not wait for later readers.
  *
- * The writer sets WAITING and sleeps on the flags, which readers that come and go leave alone. The
- * last reader clears WAITING as it leaves, and wakes it. If readers came just before that, it sets
- * WAITING again. A writer that gives up opens the state, and unlocks the gate. Between these two
- * steps readers come and go, and the last of them may destroy the lock: so destroy waits for the
- * gate if it finds the state open and the gate locked.
+ * The writer sets WAITING and sleeps on the flags, which readers that come and go do not change.
+ * The last reader clears WAITING as it leaves, and wakes the writer. If readers came just before
+ * that, the writer sets WAITING again. A writer that gives up opens the state, and unlocks the
+ * gate. Between these two steps readers can come and go, and the last of them may destroy the lock:
+ * so destroy waits for the gate if it finds the state open and the gate locked.
  *
- * This holds for locks that prefer writers, and for fair ones. The gate of a fair lock is fair:
- * readers and writers that have to wait enter in the order of waiting, and each costs a switch of
- * threads.
+ * This describes locks that prefer writers, and fair locks. The gate of a fair lock is fair:
+ * readers and writers that have to wait enter in the order in which they began to wait, and each
+ * entry costs a thread switch.
  *
  * By default a lock prefers readers, as in glibc: POSIX lets a thread lock it for reading several
  * times. A writer closes the state only if there is no reader. Otherwise it sets WAITING, unlocks
  * the gate and sleeps on the flags. The last reader wakes all writers that sleep there, and they go
- * through the gate again. So only a writer that is inside holds the gate for long, and a thread
- * that is inside as a reader can enter once more.
+ * through the gate again. So only a writer that holds the lock holds the gate for long, and a
+ * thread that holds a read lock can take another.
  *
- * The last reader leaves and wakes by one call, as the next owner may free the lock. If the call
- * fails, the reader still leaves, and sets OWED in the same step. A thread that unlocks the gate
- * and cannot wake the next one there sets OWED too, as a reader looks at the state only. A writer
- * that unlocks does so while it holds the gate, as the lock may be gone afterwards.
+ * The last reader leaves and wakes in one call, because the next owner may free the lock. If the
+ * call fails, the reader still leaves, and sets OWED in the same step. A thread that unlocks the
+ * gate and cannot wake the next thread there sets OWED too, because a reader looks only at the
+ * state. A writer that unlocks sets OWED while it still holds the gate, because the lock may be
+ * gone afterwards.
  *
- * OWED is made up for by a thread that does not get the lock immediately, and by one that
- * unlocks. It wakes all that sleep on the flags. If it gets the gate, it also clears OWED, and
- * wakes the next one there by unlocking it. Otherwise OWED stays: the writer that has just set it
- * may hold the gate still, and wakes nobody. So a reader makes up for it even if it is not the
- * last one: that one may have found the gate locked.
+ * If OWED is set, a thread that does not get the lock immediately, or that unlocks, makes up for
+ * the failed wake-up. It wakes all threads that sleep on the flags. If it gets the gate, it also
+ * clears OWED, and wakes the next thread at the gate by unlocking it. Otherwise OWED stays set: the
+ * writer that has just set it may still hold the gate, and wakes no thread. So a reader makes up
+ * for OWED even if it is not the last reader: the last reader may have found the gate locked.
  *
- * The owner word of a robust lock's gate tells whether its owner has died. If the state is closed,
- * the dead thread was a writer, and the data may need repair: the thread that finds this has the
- * lock for writing, whatever it asked for. If it gives up because readers are left, it abandons the
- * gate and leaves the state closed. If the state is open, the dead thread was not writing, and its
- * death changes nothing. A lock that is not recoverable stays closed.
+ * The owner word of a robust lock's gate shows whether its owner has died. If the state is closed,
+ * the dead thread was a writer, and the data may need repair: the thread that finds this holds the
+ * lock for writing, even if it asked for reading. If this thread gives up because readers are left,
+ * it abandons the gate and leaves the state closed. If the state is open, the dead thread was not
+ * writing, and its death changes nothing. A lock that is not recoverable stays closed.
  */
 #include <string.h>
 
@@ -64,15 +65,16 @@ struct rwlock {
 	union memwait_gate gate;
 	_Atomic uint32_t state;
 	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
+	uint32_t padding[2];
 	uint32_t kind;
-	uint32_t spare;			/* 0 */
+	uint32_t spare;			/* 0; glibc's PTHREAD_PROCESS_SHARED locks have 1 here */
 };
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
 _Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the gate's");
 _Static_assert(MEMWAIT_RWLOCK_ROBUST == MEMWAIT_MUTEX_ROBUST, "likewise");
 
-/* The place of the first byte in memory, and of the others. */
+/* The positions of the first byte in memory, and of the other bytes. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FLAGS_PLACE	0
 #define READER		0x100U
@@ -119,7 +121,7 @@ static inline void check(const struct rwlock *lock, uint32_t state)
 	MEMWAIT_INVARIANT(!(state & WAITING) || state & READERS);
 }
 
-/* For the holder of the gate: whether one of the bits is set; @owned: those of a robust gate. */
+/* For the holder of the gate: whether one of @bits is set; @owned: the bits of a robust gate. */
 static inline bool gate_has(struct rwlock *lock, uint32_t bits, uint64_t owned)
 {
 	/* relaxed, both: the caller has locked it */
@@ -148,11 +150,11 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 
 static void set_owed(struct rwlock *lock)
 {
-	/* relaxed: what has to make up for it is a call that comes after this one */
+	/* relaxed: only calls that come after this one have to make up for it */
 	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_relaxed);
 }
 
-/* For a caller that still uses the lock: so the lock cannot be gone. */
+/* For a caller that still uses the lock, so that the lock still exists. */
 static int release_gate(struct rwlock *lock)
 {
 	int ret = memwait_gate_release(&lock->gate, lock->kind);
@@ -163,8 +165,8 @@ static int release_gate(struct rwlock *lock)
 }
 
 /*
- * @ret: the result of locking the gate. Returns 0: the caller holds the gate; EOWNERDEAD: it does,
- * and a writer has died; or an error.
+ * @ret: the result of locking the gate. Returns 0: the caller holds the gate; EOWNERDEAD: the
+ * caller holds the gate, and a writer has died; or an error.
  */
 static int look_behind_gate(struct rwlock *lock, int ret)
 {
@@ -178,8 +180,8 @@ static int look_behind_gate(struct rwlock *lock, int ret)
 }
 
 /*
- * By the holder of the gate. Wakes all that sleep on the flags in the same step, as a last reader
- * may have just set OWED. Returns how many, or a negative error number.
+ * Called by the holder of the gate. Wakes all that sleep on the flags in the same step, because a
+ * last reader may have just set OWED. Returns how many, or a negative error number.
  */
 static int clear_owed(struct rwlock *lock)
 {
@@ -196,12 +198,12 @@ static int wake_owed(struct rwlock *lock)
 	/* relaxed: see set_owed() */
 	if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & OWED))
 		return 0;
-	/* First: a thread that can wake nobody leaves the gate alone. */
+	/* This comes first: a thread that cannot wake others leaves the gate alone. */
 	woken = memwait_wake(&lock->state, MEMWAIT_ALL, lock->kind);
 	if (woken < 0)
 		return woken;
 	ret = look_behind_gate(lock, memwait_gate_try(&lock->gate, lock->kind));
-	/* For a thread that locks: it has the lock, and clears OWED when it unlocks. */
+	/* Left to a thread that locks: it gets the lock, and clears OWED when it unlocks. */
 	if (ret == EOWNERDEAD)
 		memwait_owner_abandon(&lock->gate.owned, lock->kind);
 	if (ret)
@@ -262,8 +264,8 @@ static int add_reader_and_go(struct rwlock *lock)
 }
 
 /*
- * The caller holds the gate. Returns 0; or a state to sleep on, if readers are inside. @if_empty:
- * then it is not closed, and the state is that which it has.
+ * Closes the state. The caller holds the gate. Returns 0; or, if there are readers, a state to
+ * sleep on. @if_empty: if there are readers, the state is not closed, and returned as it is.
  */
 static inline uint32_t close_state(struct rwlock *lock, bool if_empty)
 {
@@ -279,7 +281,7 @@ static inline uint32_t close_state(struct rwlock *lock, bool if_empty)
 		if (state & READERS)
 			next |= WAITING;
 		check(lock, next);
-		/* acquire: pairs with the release of readers, and of the writer before */
+		/* acquire: pairs with the release of readers, and of the previous writer */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
 							memory_order_acquire,
 							memory_order_relaxed));
@@ -287,8 +289,9 @@ static inline uint32_t close_state(struct rwlock *lock, bool if_empty)
 }
 
 /*
- * A writer holds the gate of a lock that prefers readers. Closes the state: 0. Or, if readers are
- * inside, unlocks the gate: EBUSY, and the caller sleeps while the flags are those of @seen.
+ * Called by a writer that holds the gate of a lock that prefers readers. Closes the state and
+ * returns 0; or, if there are readers, unlocks the gate and returns EBUSY, and the caller sleeps
+ * while the flags are those of @seen.
  */
 static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 {
@@ -308,15 +311,15 @@ static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 	return EBUSY;
 }
 
-/* For the writer that holds the gate: whether memwait_rwlock_consistent() is still to come. */
+/* For the writer that holds the gate: whether it has yet to call memwait_rwlock_consistent(). */
 static bool is_inconsistent(struct rwlock *lock)
 {
 	return gate_has(lock, 0, MEMWAIT_OWNER_INCONSISTENT);
 }
 
 /*
- * For a writer that has opened the state. Destroy waits for the gate, and so OWED is set before it
- * is unlocked. Not inlined: so the uncontended unlock needs no stack frame.
+ * For a writer that has opened the state. Destroy waits for the gate, so OWED is set before the
+ * gate is unlocked. Not inlined: so the uncontended unlock needs no stack frame.
  */
 __attribute__((__noinline__))
 static int release_gate_at_last(struct rwlock *lock)
@@ -333,7 +336,7 @@ static int open_state(struct rwlock *lock)
 	uint32_t was;
 
 	check_gate(lock);
-	/* release: readers that enter find what was written */
+	/* release: readers that enter see the writer's changes */
 	was = atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
 	MEMWAIT_INVARIANT(was & CLOSED);
 	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate.word, &was))
@@ -350,10 +353,10 @@ static void give_up(struct rwlock *lock)
 		open_state(lock);
 }
 
-/* What an operation waits for. */
+/* op->phase: what an operation waits for. */
 enum { FOR_GATE, FOR_READERS, WITHOUT_GATE };
 
-/* Sleeps while the flags are those of @state. Otherwise as memwait_await(). */
+/* Like memwait_await(), while the flags are those of @state. */
 static int await_change(struct rwlock *lock, struct memwait_op *op, uint32_t state,
 			const struct memwait_deadline *deadline)
 {
@@ -363,8 +366,8 @@ static int await_change(struct rwlock *lock, struct memwait_op *op, uint32_t sta
 
 /*
  * The caller holds the gate; @ret, 0 or EOWNERDEAD, is the result of locking it. Closes the state.
- * @outcome: MEMWAIT_OP_BEGIN, or that of a wait for readers. @op: NULL for a thread. Returns @ret
- * when no reader is left, MEMWAIT_OP_WAITS, or an error.
+ * @outcome: MEMWAIT_OP_BEGIN, or the outcome of a wait for readers. @op: NULL for a thread. Returns
+ * @ret when no reader is left, MEMWAIT_OP_WAITS, or an error.
  */
 static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 			    const struct memwait_deadline *deadline, int ret, int outcome)
@@ -386,12 +389,12 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 }
 
 /*
- * Returns 0: the lock is free; EBUSY; EAGAIN: no thread is inside, but a writer has yet to unlock
- * the gate; or an error of the device.
+ * Returns 0: the lock is free; EBUSY; EAGAIN: no thread holds the lock, but a writer has yet to
+ * unlock the gate; or an error of the device.
  */
 static int look_for_users(struct rwlock *lock)
 {
-	/* acquire: pairs with unlock; the caller may free what the lock guarded */
+	/* acquire: pairs with unlock; the caller may free the protected data */
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
 	int ret;
 
@@ -438,10 +441,10 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 }
 
 /*
- * A writer of a lock that prefers readers holds the gate, and no writer has died. Closes the state
- * if there is no reader: 0. Otherwise unlocks the gate and waits for the last reader. @op: NULL for
- * a thread. @outcome: in: of the last wait; out: of this one. Returns EAGAIN when the writer must
- * lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
+ * Called by a writer that holds the gate of a lock that prefers readers; no writer has died. Closes
+ * the state if there is no reader: 0. Otherwise unlocks the gate and waits for the last reader.
+ * @op: NULL for a thread. @outcome: in: of the last wait; out: of this one. Returns EAGAIN when the
+ * writer must lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
  */
 static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
 			  const struct memwait_deadline *deadline, int *outcome)
@@ -462,7 +465,7 @@ static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
 
 /*
  * Locks the gate: for a thread, until @deadline; or for @op, with the @outcome of its last wait.
- * Returns as look_behind_gate(), or MEMWAIT_OP_WAITS.
+ * Returns the result of look_behind_gate(), or MEMWAIT_OP_WAITS.
  */
 static int gate_step(struct rwlock *lock, struct memwait_op *op,
 		     const struct memwait_deadline *deadline, int outcome)
@@ -482,19 +485,24 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op,
 
 /*
  * Locks for reading, or for @writing. The caller has locked the gate, or tried to, with the result
- * @ret; the others are as of gate_step(). Returns the result, or MEMWAIT_OP_WAITS.
+ * @ret; the other parameters are those of gate_step(). Returns the result, or MEMWAIT_OP_WAITS.
  */
 static int enter(struct rwlock *lock, struct memwait_op *op,
 		 const struct memwait_deadline *deadline, bool writing, int ret, int outcome)
 {
 	while (!ret && writing && prefers_readers(lock)) {
-		/* Without a deadline it has given way for a while, see lock.c. */
+		/*
+		 * Without a deadline, a timeout means that it has given way for a while, see
+		 * lock.c.
+		 */
 		if (op && op->deadline.ns == MEMWAIT_FOREVER)
 			outcome = MEMWAIT_OP_BEGIN;
 		ret = close_or_sleep(lock, op, deadline, &outcome);
 		if (ret != EAGAIN)
 			return ret;
-		/* After the deadline too: the gate is tried once before it times out. */
+		/*
+		 * Even after the deadline, the gate is tried once before the operation times out.
+		 */
 		if (outcome != MEMWAIT_TIMED_OUT)
 			outcome = MEMWAIT_OP_BEGIN;
 		ret = gate_step(lock, op, deadline, outcome);
@@ -507,13 +515,13 @@ static int enter(struct rwlock *lock, struct memwait_op *op,
 	return ret == ETIMEDOUT && !writing && !add_reader(lock) ? 0 : ret;
 }
 
-/* What readers release, and only writers acquire. */
+/* For ThreadSanitizer: the address that readers release and only writers acquire. */
 static const void *of_readers(const struct rwlock *lock)
 {
 	return (const char *)lock + 1;
 }
 
-/* @ret: the result of locking. With EOWNERDEAD a reader writes, too. */
+/* @ret: the result of locking. With EOWNERDEAD a reader holds the write lock, too. */
 static int locked(struct rwlock *lock, bool writing, int ret)
 {
 	if (!memwait_has_locked(ret))
@@ -686,7 +694,7 @@ static int unlock_slowly(struct rwlock *lock)
 	if ((state & (CLOSED | READERS)) == CLOSED)
 		return unlock_writer(lock, state);
 	do {
-		/* It may stay: a writer that has the gate may wait for this reader. */
+		/* OWED may stay set: a writer that holds the gate may wait for this reader. */
 		if (state & OWED) {
 			wake_owed(lock);
 			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
@@ -696,7 +704,7 @@ static int unlock_slowly(struct rwlock *lock)
 			return EPERM;
 		next = state - READER;
 		ret = 0;
-		/* Readers may come meanwhile, but none of them clears WAITING. */
+		/* Readers may come in between, but none of them clears WAITING. */
 		if (!(next & READERS) && state & WAITING) {
 			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, -(READER + WAITING),
 					     MEMWAIT_ALL, kind, NULL);
@@ -704,7 +712,7 @@ static int unlock_slowly(struct rwlock *lock)
 				return 0;
 			next = (next & ~WAITING) | OWED;
 		}
-		/* release: the writer comes after what was read */
+		/* release: the next writer comes after the reads of this reader */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
 							memory_order_release,
 							memory_order_relaxed));
@@ -733,7 +741,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 		return unlock_under_tsan(lock);
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-	/* release: the writer comes after what was read */
+	/* release: the next writer comes after the reads of this reader */
 	if ((state == READER || ((state & READERS) > READER && !(state & OWED))) &&
 	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - READER,
 						    memory_order_release, memory_order_relaxed))
@@ -751,8 +759,9 @@ int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 }
 
 /*
- * The thread that goes on after the wait for readers may be another than the one that locked the
- * robust gate. Makes it the owner. Returns false if the first one has ended, and the gate is lost.
+ * The thread that continues after the wait for readers may not be the thread that locked the robust
+ * gate. Makes the calling thread the owner. Returns false if the first owner has ended, and the
+ * gate is lost.
  */
 static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 {
@@ -760,7 +769,7 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 
 	if (!is_robust(lock))
 		return true;
-	/* relaxed, both: the loop's lock orders this after what the first thread did */
+	/* relaxed, both: the loop's lock orders this after the work of the first thread */
 	now = atomic_load_explicit(&lock->gate.owned, memory_order_relaxed);
 	if (memwait_owner(&id) < 0) {
 		/* This thread has no id, and cannot own the gate. */
@@ -775,7 +784,7 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 							(now & ~MEMWAIT_OWNER_MASK) | id,
 							memory_order_relaxed,
 							memory_order_relaxed));
-	/* A thread that sleeps at the gate has named the first owner: let it name this one. */
+	/* A thread that sleeps at the gate has named the first owner: let it name this thread. */
 	if (op->rwlock.owner != id && now & MEMWAIT_OWNER_CONTENDED)
 		memwait_wake(&lock->gate.owned, 1, lock->kind);
 	op->rwlock.owner = id;
@@ -828,8 +837,31 @@ static void undo(struct memwait_op *op, int outcome)
 	}
 }
 
-static const struct memwait_op_kind rdlock_kind = { .step = read_step, .undo = undo };
-static const struct memwait_op_kind wrlock_kind = { .step = write_step, .undo = undo };
+/* EOWNERDEAD has locked it for writing: the state stays closed, and the next owner finds it so. */
+static int give_back(struct memwait_op *op)
+{
+	struct rwlock *lock = op->object;
+	int ret = EINVAL;
+
+	if (!memwait_has_locked(op->outcome))
+		return 0;
+	if (op->outcome == EOWNERDEAD) {
+		memwait_tsan_release(lock);
+		ret = memwait_owner_return_death(&lock->gate.owned, lock->kind);
+	}
+	return ret == EINVAL ? memwait_rwlock_unlock(op->object) : ret;
+}
+
+static const struct memwait_op_kind rdlock_kind = {
+	.step = read_step,
+	.undo = undo,
+	.give_back = give_back,
+};
+static const struct memwait_op_kind wrlock_kind = {
+	.step = write_step,
+	.undo = undo,
+	.give_back = give_back,
+};
 
 MEMWAIT_DEFINE_OBJECT_WAITS(rwlock, rdlock, memwait_rwlock_t)
 MEMWAIT_DEFINE_OBJECT_WAITS(rwlock, wrlock, memwait_rwlock_t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Semaphores: a state of 64 bits.
+ * Semaphores. A semaphore has a state of 64 bits:
  *
  *	bits 0 to 31	value; waiters sleep while it is 0
  *	bits 32 to 63	waiters: threads and operations within a wait
@@ -11,31 +11,32 @@
  *
  * The semaphore may be freed as soon as the value is raised: post reads the flags before. Only the
  * value counts: a woken waiter takes from it, or sleeps again if another thread has used the post.
- * As each post notifies one, nobody sleeps beside a value for which nobody was woken.
+ * Because each post notifies one waiter, no waiter sleeps while there is a value for which no
+ * waiter was woken.
  *
- * A post that may find sleepers raises the value and wakes one in one system call; if that fails,
- * nothing was posted. If two posts wake two waiters, the kernel watches only the second
- * (internal.h). If the first dies before it takes, its post is left over. So a woken waiter that
- * leaves a value above 0 beside other waiters wakes one more.
+ * A post that may find sleepers raises the value and wakes one sleeper in one system call; if that
+ * call fails, nothing was posted. If two posts wake two waiters, the kernel watches only the second
+ * (internal.h). If the first waiter dies before it takes its post, the post is left over. So a
+ * woken waiter that leaves a value above 0 while there are other waiters wakes one more.
  *
  * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
  * the kernel how many sleep.
  *
- * Fair: of the first 32 bits one half is the value, the other one counts posts that are handed
- * over.
+ * Fair semaphores: of bits 0 to 31, one half is the value, and the other half counts posts that are
+ * handed over.
  *
- *	poster, if somebody waits	waiter
- *	(1) one more is handed over	(1) sleep while the value is 0
+ *	poster, if there are waiters	waiter
+ *	(1) hand over one more		(1) sleep while the value is 0
  *	(2) one system call: wake the	(2) woken: take one that is handed over
  *	    oldest; if there is none,
- *	    it becomes a value
+ *	    move it to the value
  *
- * So nobody sleeps beside a value, and a thread that finds one precedes nobody. A notify by
- * mistake, or a stale one for an earlier object at this address, finds nothing that is handed
- * over: its waiter sleeps again. It must not come between the poster's (1) and (2), so waiters
- * sleep where no other object notifies, on two bytes that are not the first ones of four. (A
- * program's own word of 16 bits may have been there.) A post by a process that is killed between
- * (1) and (2) was not done, and stays handed over.
+ * So no waiter sleeps while the value is above 0, and a thread that finds a value overtakes no
+ * waiter. A waiter that is woken by a mistaken notify, or by a stale notify for an earlier object
+ * at this address, finds no post that is handed over, and sleeps again. Such a notify must not come
+ * between the poster's (1) and (2), so waiters sleep where no other object notifies: on two bytes
+ * that are not the first of four. (A program's own word of 16 bits may have been there.) A post by
+ * a process that is killed between (1) and (2) was not done, and stays handed over.
  */
 #include <string.h>
 
@@ -51,9 +52,9 @@ _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits"
 
 #define WAITER		(1ULL << 32)
 #define WAITERS		(-WAITER)
-#define OVERFLOW	(1ULL << 31)	/* set by a value above the highest */
+#define OVERFLOW	(1ULL << 31)	/* set if the value exceeds the maximum */
 
-/* Of a fair one: its value is in the two bytes behind the first two. */
+/* For fair semaphores: the value is in the second two of the four bytes. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FAIR_SHIFT	16
 #else
@@ -70,7 +71,7 @@ static struct sem *to_sem(memwait_sem_t *sem)
 	return (struct sem *)sem;
 }
 
-/* Neither fair nor unknown: fast paths are for these. */
+/* Whether the kind is neither fair nor unknown: fast paths handle only these. */
 static bool is_plain(const struct sem *sem)
 {
 	return !(sem->flags & ~(uint64_t)MEMWAIT_PRIVATE);
@@ -81,7 +82,7 @@ static bool is_fair(const struct sem *sem)
 	return sem->flags & MEMWAIT_SEM_FAIR;
 }
 
-/* A value of 1. */
+/* The increment for a value of 1. */
 static uint32_t one(const struct sem *sem)
 {
 	return is_fair(sem) ? 1U << FAIR_SHIFT : 1;
@@ -102,7 +103,7 @@ static bool is_valid(const struct sem *sem)
 	return sem && !(sem->flags & ~(uint64_t)KNOWN);
 }
 
-/* Where waiters sleep while it is 0. */
+/* The address at which waiters sleep while the value is 0. */
 static const volatile void *value_word(struct sem *sem)
 {
 	return (const volatile char *)memwait_lower_half(&sem->state) + (is_fair(sem) ? 2 : 0);
@@ -114,8 +115,8 @@ static uint32_t flags_of(const struct sem *sem)
 }
 
 /*
- * Those of a fair one are not told of deaths: a woken waiter that dies has its post, as one that
- * has taken it.
+ * Waiters of a fair semaphore are not notified of deaths: a woken waiter that dies has consumed its
+ * post.
  */
 static uint32_t sleep_flags(const struct sem *sem)
 {
@@ -124,7 +125,9 @@ static uint32_t sleep_flags(const struct sem *sem)
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(sem));
 }
 
-/* Subtracts @less if any of @bits is set; or returns false. @left: the state that remains. */
+/*
+ * Subtracts @less if any of @bits is set; otherwise returns false. @left: the state that remains.
+ */
 static inline bool take(struct sem *sem, uint32_t bits, uint64_t less, uint64_t *left)
 {
 	/* relaxed: the compare-and-swap decides */
@@ -142,7 +145,7 @@ static inline bool take(struct sem *sem, uint32_t bits, uint64_t less, uint64_t 
 	return false;
 }
 
-/* Of a waiter. A woken one may have to wake another, see above. */
+/* For a waiter. A woken waiter may have to wake another, see the top of this file. */
 static bool take_and_leave(struct sem *sem, bool woken)
 {
 	const volatile void *word = value_word(sem);
@@ -159,7 +162,7 @@ static bool take_and_leave(struct sem *sem, bool woken)
 
 static void enter(struct sem *sem)
 {
-	/* relaxed: a later post sees it, as it changes the same word */
+	/* relaxed: a later post sees it, because it changes the same word */
 	atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
 }
 
@@ -193,7 +196,7 @@ static int post_fair(struct sem *sem)
 	int ret;
 
 	do {
-		/* Posts that the dead were handed stay handed over. */
+		/* Posts that were handed to waiters that died stay handed over. */
 		if (value_of(sem, state) / one(sem) + ((uint32_t)state & ALL_HANDED) / HANDED >=
 		    MEMWAIT_SEM_FAIR_VALUE_MAX)
 			return EOVERFLOW;
@@ -209,14 +212,14 @@ static int post_fair(struct sem *sem)
 			     sleep, NULL);
 	if (ret >= 0)
 		return 0;
-	/* relaxed: nobody was woken, and nobody else takes it */
+	/* relaxed: no waiter was woken, and no other thread takes it */
 	atomic_fetch_sub_explicit(&sem->state, HANDED, memory_order_relaxed);
 	return -ret;
 }
 
 /*
- * Passes on an unused wake-up, which another thread has used if the value is 0. With a fair one it
- * is a post, and stays one if nobody can be woken.
+ * Passes on an unused wake-up. If the value is 0, another thread has used it. For a fair semaphore
+ * the wake-up is a post, which is added to the value if no waiter can be woken.
  */
 static void pass_on(struct sem *sem)
 {
@@ -250,7 +253,7 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 
 	if (!is_valid(sem))
 		return EINVAL;
-	/* acquire: the caller may free what it guarded */
+	/* acquire: the caller may free the protected data */
 	state = atomic_load_explicit(&sem->state, memory_order_acquire);
 	if (state < WAITER)
 		return 0;
@@ -273,7 +276,7 @@ static void cancelled(void *argument)
 	pass_on_and_leave(argument, true);
 }
 
-/* Takes from the value, by a caller that does not wait: 0; or EAGAIN. */
+/* Takes from the value for a caller that does not wait. Returns 0 or EAGAIN. */
 static inline int take_now(struct sem *sem)
 {
 	uint64_t left;
@@ -285,8 +288,8 @@ static inline int take_now(struct sem *sem)
 }
 
 /*
- * As memwait_await(). Only a default one is left by cancellation and signals: a cancelled thread
- * cannot tell whether it has been given a post.
+ * Like memwait_await(). Cancellation and signals end only waits for a default semaphore: a
+ * cancelled waiter of a fair semaphore could not tell whether it was handed a post.
  */
 static int await_value(struct sem *sem, struct memwait_op *op,
 		       const struct memwait_deadline *deadline)
@@ -302,8 +305,8 @@ static int await_value(struct sem *sem, struct memwait_op *op,
 
 /*
  * Waits as a thread (@op is NULL) or an operation; @outcome: of the last wait. After the deadline
- * it tries once more, as the thread woken for a value may not have run yet. Not inlined, as
- * sleep_until().
+ * it tries once more, because the thread woken for a value may not have run yet. Not inlined, for
+ * the same reason as sleep_until().
  */
 __attribute__((__noinline__))
 static int wait_after(struct sem *sem, struct memwait_op *op,
@@ -368,7 +371,7 @@ int memwait_sem_trywait(memwait_sem_t *sem)
 	return err ? err : take_now(to_sem(sem));
 }
 
-/* Not inlined, as sleep_until(). */
+/* Not inlined, for the same reason as sleep_until(). */
 __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem)
 {
@@ -414,7 +417,7 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 		return post_and_wake(sem);
 	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
-	/* One test for both rare cases: somebody waits, or the value is at its maximum. */
+	/* One test for both rare cases: there are waiters, or the value is at its maximum. */
 	if (!((state + 1) & (OVERFLOW | WAITERS)) &&
 	    /* release: as in post_and_wake() */
 	    atomic_compare_exchange_strong_explicit(&sem->state, &state, state + 1,
@@ -449,6 +452,15 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	pass_on_and_leave(op->object, memwait_was_woken(outcome));
 }
 
-static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
+static int wait_give_back(struct memwait_op *op)
+{
+	return op->outcome ? 0 : memwait_sem_post(op->object);
+}
+
+static const struct memwait_op_kind wait_kind = {
+	.step = wait_step,
+	.undo = wait_undo,
+	.give_back = wait_give_back,
+};
 
 MEMWAIT_DEFINE_OBJECT_WAITS(sem, wait, memwait_sem_t)

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * ThreadSanitizer of a program sees only code that was built for it, not the atomics of this
- * library. So a call that releases or acquires something says so, if the program was built with
- * ThreadSanitizer: the two functions are weak, and there only then. Pairs of calls name an address,
- * which is not accessed.
+ * library. So a call that releases or acquires something reports this to ThreadSanitizer, if the
+ * program was built with it: the two functions of ThreadSanitizer are weak symbols, which are
+ * defined only then. A release and its acquire name the same address, which is not accessed.
  *
- * Fast paths say nothing, and cost nothing: in such a program the device never seems open to them
- * (memwait_has_device()). Only unlocking asks.
+ * Fast paths report nothing, and cost nothing: in such a program they are not taken, because
+ * memwait_has_device() is false. Only unlocking has to check.
  *
- * A library that is itself built for ThreadSanitizer needs none of this, and shows what is missing.
+ * A library that is itself built with ThreadSanitizer needs none of this; ThreadSanitizer then sees
+ * its atomics.
  *
- * Valgrind's helgrind and drd are told the same, by client requests: some instructions that do
- * nothing on a processor. They see the library's own accesses too, and take its atomics for races:
- * memwait.supp suppresses these. Built without valgrind's headers, the library tells them nothing.
+ * Valgrind's helgrind and drd get the same reports by client requests: instructions that do nothing
+ * outside valgrind. These tools also see the library's own accesses, and take its atomics for
+ * races: memwait.supp suppresses those. A library built without valgrind's headers reports nothing
+ * to them.
  */
 #ifndef MEMWAIT_TSAN_H
 #define MEMWAIT_TSAN_H
@@ -29,7 +31,7 @@
 #define MEMWAIT_SEEN_BY_TSAN
 #endif
 
-/* Each of the two ignores the other's request. */
+/* Helgrind and drd ignore each other's requests. */
 #if defined(__has_include)
 #if __has_include("valgrind/drd.h") && __has_include("valgrind/helgrind.h")
 #define MEMWAIT_HAS_VALGRIND
@@ -82,7 +84,7 @@ static inline void memwait_valgrind_release(const volatile void *object)
 void __tsan_acquire(void *address) __attribute__((__weak__, __visibility__("default")));
 void __tsan_release(void *address) __attribute__((__weak__, __visibility__("default")));
 
-/* Set in device.c before anything runs; a simulation has no such file. */
+/* Set in device.c before anything runs. Weak, because the simulation is built without device.c. */
 __attribute__((__weak__, __visibility__("hidden"))) bool memwait_on_valgrind;
 
 static inline bool memwait_tsan_runs(void)

@@ -11,18 +11,21 @@
  *	(2) wait, or notify		(2) set DESTROYING
  *	(3) leave: the last access	(3) sleep while the count is not 0
  *
- * An operation leaves just before its callback; one of a condition variable when its wake-up is
- * dispatched, before it waits for the mutex. Destroy must not wait for operations, as a callback of
- * their loop may call destroy. A killed user stays counted, and so do those of the parent's
- * threads in a child of fork(). So destroy of a shared object, and of any object in such a child,
- * gives up when it has found the same count in all of DEAD_AFTER looks. Likewise if it waits for a
- * gate (rwlock.c, channel.c), unless the kernel tells of its owner's death.
+ * An operation leaves just before its callback runs; an operation on a condition variable leaves
+ * when its wake-up is dispatched, before it waits for the mutex. Destroy must not wait for
+ * operations, because a callback of their loop may call destroy. A killed user stays counted, and
+ * so do the parent's threads in a child of fork(). So destroy of a shared object, and of any object
+ * in such a child, gives up when it has found the same count DEAD_AFTER times in a row. The same
+ * applies when destroy waits for a gate (rwlock.c, channel.c), unless the kernel reports the death
+ * of the gate's owner. Destroy does not wait at all in a child whose threads have used no object,
+ * if this object is the child's own copy: the caller may be exit(), which destroys the static
+ * objects of a C++ program.
  *
  * Invariant: neither number becomes negative. A user may enter while DESTROYING is set: a signal
  * handler of the destroying thread, or any thread if destroy will return EBUSY or was killed.
  *
  * A round waits for the end of a generation of a barrier or a wait group. memwait_users_round() is
- * the loop of threads and operations; look() knows the object's word.
+ * the common loop of threads and operations; look() knows the object's word.
  */
 #include "internal.h"
 
@@ -31,10 +34,10 @@
 /* How often destroy looks: the last user may fail to wake it. */
 #define LOOK_AFTER_MS	1000
 
-/* Looks, not a time, which passes while the process is stopped, too. */
+/* A number of looks, not a time: time passes even while the process is stopped. */
 #define DEAD_AFTER	10
 
-/* The same of a gate, for which the caller may have more to look at. */
+/* The same for a gate. The caller may have more to look at in between. */
 #define GATE_LOOK_AFTER_MS	100
 #define GATE_DEAD_AFTER		100
 
@@ -44,9 +47,28 @@ static bool may_be_dead(uint32_t flags)
 	return !(flags & MEMWAIT_PRIVATE) || memwait_process_number() != 1;
 }
 
+/* The number of the last process, among this process and its parents, that had a user. */
+static _Atomic uint32_t last_process;
+
+/* Whether all users belong to the parent, and this process has its own copy of the object. */
+static bool are_copies(const struct memwait_users *users)
+{
+	const uint32_t process = memwait_process_number();
+
+	/* relaxed: without a user in this process, no other thread stores it */
+	return process != 1 &&
+	       atomic_load_explicit(&last_process, memory_order_relaxed) != process &&
+	       (users->flags & MEMWAIT_PRIVATE || memwait_memory_is_private(users));
+}
+
 /* @op: NULL for a thread. */
 void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
 {
+	const uint32_t process = memwait_process_number();
+
+	/* relaxed, both: a hint for are_copies() */
+	if (atomic_load_explicit(&last_process, memory_order_relaxed) != process)
+		atomic_store_explicit(&last_process, process, memory_order_relaxed);
 	/* relaxed, both: no destroy that succeeds may run while a user enters */
 	if (op)
 		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
@@ -73,8 +95,8 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 }
 
 /*
- * Waits for the woken users. Returns EBUSY if somebody sleeps on @word (unless NULL), if there is
- * an operation, or if users are presumed dead; or an error of the device.
+ * Waits for the woken users. Returns EBUSY if there is a sleeper on @word (unless NULL), if there
+ * is an operation, or if users are presumed dead; or an error of the device.
  */
 int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
@@ -94,13 +116,13 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 			looks = 0;
 		last = n;
 		ret = word ? memwait_sleepers(word, flags) : 0;
-		if (ret > 0 || (looks == DEAD_AFTER && may_be_dead(flags)))
+		if (ret > 0 || (looks == DEAD_AFTER && may_be_dead(flags)) || are_copies(users))
 			ret = -EBUSY;
 		if (!ret)
 			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | flags,
 					    &deadline);
 		looks += ret == MEMWAIT_TIMED_OUT;
-		/* acquire: as above */
+		/* acquire: pairs with memwait_users_leave() */
 		n = atomic_load_explicit(&users->count, memory_order_acquire);
 		if (ret < 0 && ret != -EINTR)
 			break;
@@ -113,15 +135,15 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 }
 
 /*
- * For destroy: locks a gate. Returns as memwait_gate_lock(); ETIMEDOUT: not yet; or EBUSY, if its
- * owner is presumed dead after so many @looks.
+ * For destroy: locks a gate. Returns the result of memwait_gate_lock(); ETIMEDOUT: look again; or
+ * EBUSY, if the gate's owner is presumed dead after so many @looks.
  */
 int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, uint32_t kind,
 			    int *looks)
 {
 	struct memwait_deadline deadline;
 
-	/* Of a shared one that is robust it is known. */
+	/* For a shared robust gate the kernel reports the death. */
 	if ((kind & MEMWAIT_PRIVATE || !memwait_gate_is_owned(kind)) && may_be_dead(kind) &&
 	    (*looks)++ == GATE_DEAD_AFTER)
 		return EBUSY;
@@ -129,7 +151,7 @@ int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, u
 	return memwait_gate_lock(gate, spins, kind, &deadline);
 }
 
-/* Of a thread (@op is NULL) or an operation. Returns the result of @look. */
+/* A round of a thread (@op is NULL) or an operation. Returns the result of @look. */
 int memwait_users_round(struct memwait_users *users, memwait_look_t *look,
 			struct memwait_round *round, struct memwait_op *op,
 			const struct memwait_deadline *deadline, int outcome)
@@ -143,7 +165,7 @@ int memwait_users_round(struct memwait_users *users, memwait_look_t *look,
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
-	/* All have met, what was to be waited for is done, or it is broken. */
+	/* All have met, the count is zero, or the barrier is broken. */
 	if (ret <= 0 || ret == EPIPE)
 		memwait_tsan_acquire(&users->operations);
 	memwait_users_leave(users, op);

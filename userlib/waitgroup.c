@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Wait groups: 64 bits. The generation lets a waiter go on even if the count rises again before it
- * runs.
+ * Wait groups. A wait group has a state of 64 bits. The generation lets a waiter return even if the
+ * count rises again before the waiter runs.
  *
  *	bits 0 to 29	the count
- *	WAITERS		somebody sleeps, or is about to
+ *	WAITERS		a waiter sleeps, or is about to
  *	bits 32 to 63	the generation
  *
  * Invariants:
@@ -15,9 +15,9 @@
  * Waiters sleep at the address of the lower half, while the whole state is unchanged; on big-endian
  * machines, while that half is. If WAITERS is set, one system call makes the count 0 and wakes all:
  * no death can split it. It leaves WAITERS set at 0. The next add clears WAITERS and changes the
- * generation: a waiter goes on if it finds 0, or another generation. A wake-up is spurious if
- * somebody adds before the kernel subtracts the last one. If the system call fails, nothing was
- * done.
+ * generation: a waiter returns if it finds 0, or another generation. A wake-up is spurious if a
+ * thread adds to the count before the kernel subtracts the last unit. If the system call fails,
+ * nothing was done.
  *
  * A woken waiter reads the state again, so all waiters are users, and destroy waits until they have
  * left (users.c). The thread that makes the count 0 touches nothing afterwards.
@@ -84,14 +84,14 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 
 	if (!is_valid(group))
 		return EINVAL;
-	/* acquire: the caller may free what it guarded */
+	/* acquire: the caller may free the protected data */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return EBUSY;
-	/* Those that sleep at a count of 0 are being woken. */
+	/* Waiters that sleep at a count of 0 are being woken. */
 	return memwait_users_drain(&group->users, NULL);
 }
 
-/* Subtracts the last ones and wakes all. Returns 0; or an error, and nothing was done. */
+/* Subtracts the last units and wakes all waiters. Returns 0; or an error, and nothing was done. */
 static int finish(struct waitgroup *group, int delta, uint32_t flags)
 {
 	uint32_t was;
@@ -103,7 +103,10 @@ static int finish(struct waitgroup *group, int delta, uint32_t flags)
 		return -ret;
 	if ((int64_t)(was & COUNT) + delta >= 0)
 		return 0;
-	/* Two calls subtracted the same one: undo this call. Those may sleep who have seen it. */
+	/*
+	 * Two calls subtracted the same unit: undo this call. Threads that saw its effect may be
+	 * asleep.
+	 */
 	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, MEMWAIT_ALL, flags,
 		       NULL);
 	return EINVAL;
@@ -165,7 +168,7 @@ static int enter(struct waitgroup *group, struct memwait_round *round)
 			return 0;
 		round->generation = generation_of(state);
 		round->expected = state | WAITERS;
-		/* acquire: as above */
+		/* acquire: pairs with memwait_waitgroup_add() */
 	} while (!(state & WAITERS) &&
 		 !atomic_compare_exchange_weak_explicit(&group->state, &state, state | WAITERS,
 							memory_order_acquire,
@@ -173,7 +176,7 @@ static int enter(struct waitgroup *group, struct memwait_round *round)
 	return MEMWAIT_OP_WAITS;
 }
 
-/* Before the group is left, which may be freed then. */
+/* Called before the thread leaves the group, which may be freed afterwards. */
 static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
 	struct waitgroup *group = of_users(users);
@@ -230,7 +233,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
-	(void)outcome;	/* all are woken: nothing to pass on */
+	(void)outcome;	/* all waiters are woken: nothing to pass on */
 	memwait_users_leave(&group->users, op);
 }
 

@@ -76,22 +76,45 @@ static int word_step(struct memwait_op *op, int outcome)
 	return ret == MEMWAIT_PENDING ? MEMWAIT_OP_WAITS : ret;
 }
 
+/* Passes a wake-up to the next waiter of the word. Returns 0 or a negative error number. */
+static int word_pass_on(const struct memwait_op *op, int outcome)
+{
+	int ret = memwait_was_woken(outcome) ? memwait_wake(op->object, 1, op->word.flags) : 0;
+
+	return ret < 0 ? ret : 0;
+}
+
 static void word_undo(struct memwait_op *op, int outcome)
 {
-	if (memwait_was_woken(outcome))
-		memwait_wake(op->object, 1, op->word.flags);
+	word_pass_on(op, outcome);
+}
+
+static int word_give_back(struct memwait_op *op)
+{
+	return word_pass_on(op, op->outcome);
+}
+
+/* The same for a wait for several words: for the word that ended the wait. */
+static int group_pass_on(const struct memwait_op *op, int outcome)
+{
+	const struct memwait_wait *wait = (const struct memwait_wait *)op->object + op->index;
+	int ret = outcome == MEMWAIT_OK ?
+		  memwait_wake((const void *)(uintptr_t)wait->addr, 1, wait->flags) : 0;
+
+	return ret < 0 ? ret : 0;
 }
 
 static void group_undo(struct memwait_op *op, int outcome)
 {
-	const struct memwait_wait *waits = op->object;
-
-	if (outcome == MEMWAIT_OK)
-		memwait_wake((const void *)(uintptr_t)waits[op->index].addr, 1,
-			     waits[op->index].flags);
+	group_pass_on(op, outcome);
 }
 
-/* What has come, or that nothing more will. */
+static int group_give_back(struct memwait_op *op)
+{
+	return group_pass_on(op, op->outcome);
+}
+
+/* Reports the notifies that have arrived, or that no more will arrive. */
 static int watch_step(struct memwait_op *op, int outcome)
 {
 	if (outcome == MEMWAIT_OP_BEGIN)
@@ -102,8 +125,9 @@ static int watch_step(struct memwait_op *op, int outcome)
 }
 
 /*
- * One to each waiter: who ends is woken, and who goes on is told. To tell the latter of all that is
- * left would take a call for each, and others say how many there are.
+ * Passes on one notify to each waiter, whether its wait ends or is persistent. To pass all of them
+ * to a persistent wait would take a call for each notify, and other processes decide how many there
+ * are.
  */
 static void watch_undo(struct memwait_op *op, int outcome)
 {
@@ -115,11 +139,13 @@ static void watch_undo(struct memwait_op *op, int outcome)
 static const struct memwait_op_kind word_kind = {
 	.step = word_step,
 	.undo = word_undo,
+	.give_back = word_give_back,
 	.has_outcomes = true,
 };
 static const struct memwait_op_kind group_kind = {
 	.step = word_step,
 	.undo = group_undo,
+	.give_back = group_give_back,
 	.has_outcomes = true,
 };
 static const struct memwait_op_kind watch_kind = {
@@ -157,7 +183,7 @@ static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t 
 	return begin(&word_kind, word, expected, size | (flags & WAIT_FLAGS), timeout, flags, op);
 }
 
-/* A word that an operation goes on waiting for. */
+/* Persistent waits */
 
 static int watch(const volatile void *word, uint64_t expected, uint32_t size,
 		 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
@@ -274,7 +300,7 @@ int memwait_notify_many(const struct memwait_notify *notifies, unsigned int coun
 	return (int)done;
 }
 
-/* memwait_wait32() and so on: what each width has. */
+/* Defines memwait_wait32() and so on: the functions of one width. */
 #define DEFINE_WIDTH(bits)									\
 int memwait_wait##bits(const volatile void *word, uint##bits##_t expected,			\
 		       const struct timespec *timeout, unsigned int flags)			\

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * What <memwait/pthread.h> makes of the names of pthreads. Attribute objects are the C library's.
+ * The functions that <memwait/pthread.h> defines the names of pthreads as. Attribute objects are
+ * those of the C library.
  *
- * Programs of pthreads lock without a look at the result, as a mutex of pthreads that is used well
- * never fails. Here it may: without the device, over a limit, behind a filter. So a lock or a wait
- * that fails for a reason which POSIX does not know aborts the process, rather than let a thread
- * past a lock that it does not have.
+ * Pthreads programs often do not check the result of a lock, because a pthreads mutex that is used
+ * correctly never fails. Here it may fail: without the device, over a limit, or because of a
+ * seccomp filter. So a lock or a wait that fails for a reason that POSIX does not know aborts the
+ * process, rather than let a thread past a lock that it does not hold.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +30,9 @@
 #pragma GCC visibility pop
 
 /*
- * A lock is no cancellation point, and signal handlers call some of these functions: neither stdio
- * nor strerror(3) for what is said at the end. Returns where the text ends.
+ * Appends to the message of give_up(), and returns its new end. Locking is not a cancellation
+ * point, and signal handlers call some of these functions: so neither stdio nor strerror(3) is
+ * used.
  */
 static char *append(char *end, const char *text)
 {
@@ -72,7 +74,7 @@ static void give_up(const char *function, int err)
 	abort();
 }
 
-/* What programs of pthreads know, of each function; ends with 0. */
+/* The errors of each function that pthreads programs expect; each list ends with 0. */
 static const int of_lock[] = { EAGAIN, EDEADLK, ENOTRECOVERABLE, EOWNERDEAD, 0 };
 static const int of_trylock[] = { EAGAIN, EBUSY, ENOTRECOVERABLE, EOWNERDEAD, 0 };
 static const int of_timedlock[] = {
@@ -95,7 +97,7 @@ static int known_error(int err, const int *errors, const char *function)
 	give_up(function, err);
 }
 
-/* Passes on the results among @errors. */
+/* Returns @err if it is 0 or among @errors; otherwise aborts the process. */
 static inline int known(int err, const int *errors, const char *function)
 {
 	return err ? known_error(err, errors, function) : 0;
@@ -110,18 +112,12 @@ int memwait_pthread_mutexattr_setprotocol(pthread_mutexattr_t *attr, int protoco
 	return pthread_mutexattr_setprotocol(attr, protocol);
 }
 
-int memwait_pthread_mutexattr_setprioceiling(pthread_mutexattr_t *attr, int ceiling)
-{
-	(void)attr;
-	(void)ceiling;
-	return ENOTSUP;
-}
-
+/* POSIX: EINVAL for a mutex with the protocol PTHREAD_PRIO_NONE, which all mutexes here have. */
 int memwait_pthread_mutex_getprioceiling(const memwait_mutex_t *mutex, int *ceiling)
 {
 	(void)mutex;
 	(void)ceiling;
-	return ENOTSUP;
+	return EINVAL;
 }
 
 int memwait_pthread_mutex_setprioceiling(memwait_mutex_t *mutex, int ceiling, int *old)
@@ -129,7 +125,7 @@ int memwait_pthread_mutex_setprioceiling(memwait_mutex_t *mutex, int ceiling, in
 	(void)mutex;
 	(void)ceiling;
 	(void)old;
-	return ENOTSUP;
+	return EINVAL;
 }
 
 static unsigned int private_unless(int pshared)
@@ -148,7 +144,7 @@ int memwait_pthread_mutex_init(memwait_mutex_t *mutex, const pthread_mutexattr_t
 		     pthread_mutexattr_getrobust(attr, &robust) ||
 		     pthread_mutexattr_getprotocol(attr, &protocol)))
 		return EINVAL;
-	/* Of an attribute object that a file without the header has made. */
+	/* The attribute object may come from a file that does not include the header. */
 	if (protocol != PTHREAD_PRIO_NONE)
 		return ENOTSUP;
 	if (type == PTHREAD_MUTEX_RECURSIVE)
@@ -200,8 +196,9 @@ int memwait_pthread_cond_init(memwait_cond_t *cond, const pthread_condattr_t *at
 }
 
 /*
- * EPERM, if the caller does not have the mutex. A filter says it to those that do. ENOMEM: it could
- * not sleep, and has the mutex again, as after any wake-up in vain.
+ * Returns EPERM only if the caller does not hold the mutex: a seccomp filter may cause EPERM for a
+ * caller that holds it. ENOMEM: the caller could not sleep, and holds the mutex again, as after any
+ * spurious wake-up.
  */
 static inline int known_of_cond(int err, memwait_mutex_t *mutex, const int *errors,
 				const char *function)
@@ -235,7 +232,7 @@ int memwait_pthread_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 
 /* Read-write locks */
 
-/* glibc has three kinds, the second of which is as the first; others have none. */
+/* glibc has three kinds, of which the second behaves like the first; other libraries have none. */
 static int rwlock_kind(const pthread_rwlockattr_t *attr)
 {
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
@@ -378,14 +375,14 @@ int memwait_pthread_sem_getvalue(memwait_sem_t *sem, int *value)
 }
 
 /*
- * Named semaphores are files, which have that name only once they are complete. A process maps each
- * once.
+ * Named semaphores are files, which get their name only once they are complete. A process maps each
+ * file once.
  */
 
 #define DIRECTORY	"/dev/shm/"
 #define PREFIX		"memwait-sem."
 
-/* A file that is something else, or another version's, is not taken for a semaphore. */
+/* Distinguishes the file from other files, and from those of other versions. */
 #define MAGIC		0x314d4553U	/* "SEM1" */
 
 struct named {
@@ -402,7 +399,7 @@ struct mapped {
 	unsigned int opened;
 };
 
-/* The C library's. */
+/* A mutex of the C library. */
 static pthread_mutex_t mapped_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct mapped *all_mapped;
 
@@ -500,7 +497,9 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 	err = memwait_sem_init(&named.sem, 0, value);
 	if (err)
 		return err;
-	/* Without a name, of which a death would leave something. /proc gives it one. */
+	/*
+	 * The file has no name at first, so that a death leaves nothing behind. linkat() names it.
+	 */
 	fd = open(DIRECTORY, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 	if (fd < 0)
 		return errno;
@@ -517,7 +516,7 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 	return err;
 }
 
-/* The three below are no cancellation points: the mutex would stay locked. */
+/* The three functions below are not cancellation points: the mutex would stay locked. */
 static int begin(void)
 {
 	int state;
@@ -553,7 +552,7 @@ memwait_sem_t *memwait_pthread_sem_open(const char *name, int flags, ...)
 	err = path_of(name, path, sizeof(path));
 	if (err)
 		goto out;
-	/* Others may create it, or remove it, between the two. */
+	/* Other processes may create or remove it between open_existing() and create(). */
 	do {
 		err = flags & O_CREAT && flags & O_EXCL ? ENOENT : open_existing(path, &sem);
 		if (err != ENOENT || !(flags & O_CREAT))
@@ -578,7 +577,7 @@ int memwait_pthread_sem_unlink(const char *name)
 	int err = path_of(name, path, sizeof(path));
 
 	if (!err && unlink(path))
-		/* POSIX has one error for what is not allowed. */
+		/* POSIX specifies only EACCES for a lack of permission. */
 		err = errno == EPERM ? EACCES : errno;
 	return end(state, err == EINVAL ? ENOENT : err);
 }

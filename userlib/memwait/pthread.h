@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program of pthreads moves over to libmemwait by including this header, after all others, or by
- * the compiler's option -include, and is built with what pkg-config memwait-pthread says. See
+ * Ports a pthreads program to libmemwait: include this header after all others, or with the
+ * compiler's option -include, and build with the flags that pkg-config memwait-pthread prints. See
  * memwait_pthread(7) for each name and each difference.
  *
  * Mutexes, condition variables, read-write locks, barriers and semaphores become libmemwait's.
- * Attribute objects, threads, keys and spin locks remain the C library's. So do std::mutex and its
- * like in C++.
+ * Attribute objects, threads, keys and spin locks remain the C library's, as do std::mutex and
+ * similar classes in C++.
  *
- * Functions return what POSIX has. Who ignores results gets past no lock either: where a lock or a
- * wait fails for a reason that POSIX does not know, such as no device, the process is aborted.
+ * Functions return the results that POSIX specifies. If a lock or a wait fails for a reason that
+ * POSIX does not know, such as a missing device, the process is aborted. Therefore even a program
+ * that ignores results never gets past a lock that it does not hold.
  */
 #ifndef MEMWAIT_PTHREAD_H
 #define MEMWAIT_PTHREAD_H
 
-/* The C++ library uses the C library's names inside. It must have done so before they change. */
+/*
+ * The headers of the C++ library use the C library's names: include them before the names change.
+ */
 #if defined(__cplusplus) && __cplusplus < 201103L
 #include <fstream>
 #ifdef __GLIBCXX__
@@ -40,11 +43,10 @@
 extern "C" {
 #endif
 
-/* What the names below become. A program uses those. */
+/* The functions that the names below are defined as. Programs use the names below. */
 
-/* ENOTSUP: priority protocols. */
+/* Priority protocols fail with ENOTSUP. */
 int memwait_pthread_mutexattr_setprotocol(pthread_mutexattr_t *attr, int protocol);
-int memwait_pthread_mutexattr_setprioceiling(pthread_mutexattr_t *attr, int ceiling);
 int memwait_pthread_mutex_getprioceiling(const memwait_mutex_t *mutex, int *ceiling);
 int memwait_pthread_mutex_setprioceiling(memwait_mutex_t *mutex, int ceiling, int *old);
 
@@ -83,7 +85,7 @@ int memwait_pthread_barrier_init(memwait_barrier_t *barrier, const pthread_barri
 #endif
 int memwait_pthread_barrier_wait(memwait_barrier_t *barrier);
 
-/* -1, and the error in errno. */
+/* These return -1 and set errno on errors. */
 int memwait_pthread_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
 int memwait_pthread_sem_destroy(memwait_sem_t *sem);
 int memwait_pthread_sem_wait(memwait_sem_t *sem);
@@ -101,7 +103,7 @@ int memwait_pthread_sem_unlink(const char *name);
 }
 #endif
 
-/* The library itself has both. */
+/* The library's own source uses both sets of names. */
 #ifndef MEMWAIT_PTHREAD_NO_NAMES
 
 #undef PTHREAD_MUTEX_INITIALIZER
@@ -134,7 +136,6 @@ int memwait_pthread_sem_unlink(const char *name);
 #define sem_t				memwait_sem_t
 
 #define pthread_mutexattr_setprotocol	memwait_pthread_mutexattr_setprotocol
-#define pthread_mutexattr_setprioceiling memwait_pthread_mutexattr_setprioceiling
 #define pthread_mutex_getprioceiling	memwait_pthread_mutex_getprioceiling
 #define pthread_mutex_setprioceiling	memwait_pthread_mutex_setprioceiling
 
