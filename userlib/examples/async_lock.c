@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * AsyncLock: workers that may block, and a main thread that must not, use one lock. The workers
- * lock and unlock; the main thread says what it wants to be done once the lock is its own.
+ * lock and unlock; the main thread passes a callback that runs when the main thread holds the lock.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* executeLocked: runs with the lock, which is given back afterwards. */
+/* executeLocked: runs with the lock held, which is released afterwards. */
 static void execute(memwait_op_t *op, int result, void *data)
 {
 	(void)op;
@@ -43,7 +43,7 @@ static void execute(memwait_op_t *op, int result, void *data)
 	executed++;
 }
 
-/* lock: has the lock, and gives it back when it likes. */
+/* lock: runs with the lock held, and releases the lock itself. */
 static void have_lock(memwait_op_t *op, int result, void *data)
 {
 	(void)data;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Processes fill and empty a buffer in shared memory, written against pthreads. One producer dies
- * in the midst of its work, with the mutex, which is robust; somebody else tidies up. The Makefile
- * builds it twice: as it is, and with -include memwait/pthread.h.
+ * while it changes the buffer and holds the mutex, which is robust; another process repairs the
+ * buffer. The Makefile builds it twice: as it is, and with -include memwait/pthread.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +28,8 @@ struct buffer {
 	pthread_cond_t not_empty, not_full;
 	int items[PLACES];
 	unsigned int first, used;
-	int is_changing;	/* if so, @used is wrong by one */
-	unsigned int before;	/* what it was */
+	int is_changing;	/* if set, @used is wrong by one */
+	unsigned int before;	/* @used before the change */
 	int ended;		/* producers */
 	int deaths;
 	long taken, sum;
@@ -47,7 +47,7 @@ static void check(const char *what, int err)
 		fail(what, err);
 }
 
-/* The mutex, from whoever had it last. */
+/* The mutex is locked; @err shows whether its previous owner died. */
 static void took(struct buffer *buffer, const char *what, int err)
 {
 	if (err == EOWNERDEAD) {
@@ -67,7 +67,10 @@ static void lock(struct buffer *buffer)
 	took(buffer, "lock", pthread_mutex_lock(&buffer->mutex));
 }
 
-/* If all wait, nobody finds the dead owner of the mutex: each second a waiter looks. */
+/*
+ * If all wait, no process finds that the owner of the mutex died: so each waiter looks every
+ * second.
+ */
 static void wait_for(struct buffer *buffer, pthread_cond_t *cond)
 {
 	struct timespec deadline;
@@ -152,7 +155,7 @@ static struct buffer *make_buffer(void)
 	return buffer;
 }
 
-/* A process that begins when the gate opens. Its own name for the gate is as good as any. */
+/* Starts a process that begins when the gate opens. The process opens the gate by name. */
 static pid_t start(const char *gate, struct buffer *buffer, int producer)
 {
 	pid_t pid = fork();

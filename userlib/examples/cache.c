@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A cache behind a read-write lock, written against pthreads: many look something up, few compute
- * what is missing. The Makefile builds it twice: as it is, and with -include memwait/pthread.h.
+ * A cache behind a read-write lock, written against pthreads: many threads look values up, few
+ * compute missing values. The Makefile builds it twice: as it is, and with -include
+ * memwait/pthread.h.
  */
 #include <errno.h>
 #include <pthread.h>

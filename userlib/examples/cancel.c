@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * How an operation can end: it completes, it times out, or it is taken back, here by another
- * thread. Each of them once; and a lock that was not waited for to the end is not left locked.
+ * The ways in which an operation can end: it completes, it times out, or it is cancelled, here by
+ * another thread. Each operation ends once, and an operation that timed out or was cancelled does
+ * not leave the lock locked.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -67,21 +68,21 @@ int main(void)
 	    memwait_mutex_lock_async(&mutex, &third) != EINPROGRESS)
 		return 1;
 
-	/* The first one times out while the mutex is locked. */
+	/* The first operation times out while the mutex is locked. */
 	while (memwait_op_pending(&first)) {
 		struct timespec pause = { 0, 1000000 };
 
 		nanosleep(&pause, NULL);
 		memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	}
-	/* The second one is taken back. The third one then is the next. */
+	/* The second operation is cancelled. The third is then the next waiter. */
 	if (pthread_create(&thread, NULL, cancel, &second))
 		return 1;
 	pthread_join(thread, NULL);
 	if (memwait_mutex_unlock(&mutex) || memwait_loop_run(loop, NULL, 0) < 0)
 		return 1;
 
-	/* Nobody has it. */
+	/* The mutex is not locked. */
 	if (memwait_op_cancel(&second) != -ENOENT || memwait_mutex_trylock(&mutex))
 		return 1;
 	return memwait_mutex_unlock(&mutex) || memwait_loop_close(loop) ? 1 : 0;

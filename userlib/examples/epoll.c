@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A plain epoll loop that waits for a word of shared memory beside its other descriptors. Another
- * process counts the word up; the loop follows, and never blocks on it.
+ * A plain epoll loop that waits for a word of shared memory along with its other descriptors.
+ * Another process increments the word; the loop follows its value, and never blocks on it.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ struct follower {
 	memwait_op_t op;
 };
 
-/* Looks at the word, and leaves an operation behind that waits for the next change. */
+/* Looks at the word, and begins an operation that waits for the next change. */
 static void follow(memwait_op_t *op, int result, void *data)
 {
 	struct follower *follower = data;
@@ -38,7 +38,7 @@ static void follow(memwait_op_t *op, int result, void *data)
 		follower->seen = now;
 		if (now == LAST)
 			return;
-		/* NOT_EQUAL: it has changed since we looked. */
+		/* NOT_EQUAL: the word has changed since it was loaded. */
 		result = memwait_wait32_async(follower->word, now, NULL, 0, op);
 	} while (result == MEMWAIT_NOT_EQUAL);
 }
@@ -91,7 +91,7 @@ int main(void)
 	timerfd_settime(timer, 0, &every, NULL);
 
 	follow(&follower.op, MEMWAIT_OK, &follower);
-	/* As long as something is pending there is something to wait for. */
+	/* While the operation is pending, the loop waits for it. */
 	while (memwait_loop_pending(loop)) {
 		if (epoll_wait(epoll, &event, 1, -1) < 0)
 			continue;

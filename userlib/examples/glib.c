@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A memwait loop in GLib's main loop, which receives what threads send over a channel. */
+/* A memwait loop in GLib's main loop, which receives items that a thread sends over a channel. */
 #include <errno.h>
 #include <glib-unix.h>
 #include <glib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A loop that another thread runs is taken down while an operation of it still waits. */
+/* A loop that another thread runs is closed while one of its operations is still pending. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,7 +36,9 @@ int main(void)
 		return 1;
 	printf("pending: %zu\n", memwait_loop_pending(loop));
 
-	/* First the threads leave the loop; a thread that is about to run it returns at once. */
+	/*
+	 * First all threads leave the loop; a thread that is about to run it returns immediately.
+	 */
 	if (memwait_loop_stop(loop) < 0 || pthread_join(thread, &failed) || failed)
 		return 1;
 	if (memwait_loop_close(loop))

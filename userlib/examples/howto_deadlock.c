@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Two threads, each with one account, wait for the other one's. memwaitctl(8) says so. */
+/*
+ * Two threads each lock one account and wait for the other account. memwaitctl(8) finds the
+ * deadlock.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +12,7 @@
 #include <memwait.h>
 
 static struct bank {
-	memwait_mutex_t accounts[2];	/* robust: each says who has it */
+	memwait_mutex_t accounts[2];	/* robust, so each records its owner */
 	memwait_barrier_t both;
 } *bank;
 
@@ -36,7 +39,7 @@ int main(void)
 		if (memwait_mutex_init(&bank->accounts[i], MEMWAIT_MUTEX_ROBUST) ||
 		    pthread_create(&thread, NULL, transfer, &bank->accounts[i]))
 			return 1;
-	while (!status)	/* the threads may still be on their way */
+	while (!status)	/* the threads may not wait yet */
 		status = system("memwaitctl owners");
 	return WIFEXITED(status) && WEXITSTATUS(status) == 1 ? 0 : 4;
 }

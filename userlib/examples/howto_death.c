@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A loop receives until the sender ends or dies, which it learns from a robust mutex. */
+/* A loop receives items until the sender ends or dies; a robust mutex reports the end or death. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #define CAPACITY	8
 
-static memwait_mutex_t *alive;	/* locked by the sender as long as it lives */
+static memwait_mutex_t *alive;	/* locked by the sender while it lives */
 static memwait_sem_t *begun;
 static memwait_channel_t *channel;
 static pid_t sender;
@@ -51,7 +51,7 @@ static void receive(memwait_op_t *op, int result, void *data)
 		err = result;
 }
 
-/* If the loop has the mutex, the sender is gone. What it has sent is still received. */
+/* If the loop gets the mutex, the sender is gone. Items that it has sent are still received. */
 static void is_gone(memwait_op_t *op, int result, void *data)
 {
 	(void)op;

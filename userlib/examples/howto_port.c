@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A program of pthreads whose lock an event loop now waits for, too. */
+/* A pthreads program. An event loop now waits for its lock, too. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 
-#include <memwait/pthread.h>	/* the last one: the names below are libmemwait's */
+#include <memwait/pthread.h>	/* last: the names below are libmemwait's */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int count;
 
-/* As it was. */
+/* Unchanged. */
 static void *work(void *arg)
 {
 	pthread_mutex_lock(&mutex);
@@ -19,7 +19,7 @@ static void *work(void *arg)
 	return arg;
 }
 
-/* New: what the loop does when it has the lock. */
+/* New: the loop calls this when it holds the lock. */
 static void have_lock(memwait_op_t *op, int result, void *data)
 {
 	(void)op;

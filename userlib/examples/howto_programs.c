@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Programs that have nothing in common but the name of a file. The first that comes makes it. */
+/* Programs that have only the name of a file in common. The first program creates the file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static struct shared *map(int fd)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* The file gets its name when all in it is initialised, unless another program was faster. */
+/* The file gets its name when its contents are initialised, unless another program was faster. */
 static int create(void)
 {
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), err;
@@ -45,7 +45,7 @@ static int take_turn(struct shared *shared)
 {
 	int err = memwait_mutex_lock(&shared->mutex);
 
-	if (err == EOWNERDEAD)	/* locked, too; what the dead one left is repaired here */
+	if (err == EOWNERDEAD)	/* locked, too; repair the data of the dead owner here */
 		err = memwait_mutex_consistent(&shared->mutex);
 	if (err)
 		return err;
@@ -58,9 +58,9 @@ int main(void)
 	int fd, i, children, status;
 	struct shared *shared;
 
-	unlink(name);	/* of a run that was killed */
+	unlink(name);	/* left by a run that was killed */
 	for (children = 0; children < 2 && fork(); children++)
-		;	/* as if it was started three times */
+		;	/* as if the program was started three times */
 	fd = open(name, O_RDWR | O_CLOEXEC);
 	if (fd < 0 && !create())
 		fd = open(name, O_RDWR | O_CLOEXEC);

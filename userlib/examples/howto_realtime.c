@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A real-time thread takes a value that an ordinary one makes, and is never late for it. */
+/*
+ * A real-time thread reads a value that an ordinary thread computes, and never misses its deadline.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,12 +12,12 @@
 
 #include <memwait.h>
 
-/* MEMWAIT_PRIVATE: within a process. Such a wait does not look up what is mapped. */
+/* MEMWAIT_PRIVATE: within a process. Such a wait does not look up the mapping. */
 static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_PRIVATE);
 static memwait_sem_t is_late = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 0);
 static int value;	/* protected by the mutex */
 
-/* What takes time, or can fail, is done before time counts. */
+/* Steps that take time, or can fail, are done before time matters. */
 static int prepare(void)
 {
 	struct sched_param param = { .sched_priority = 50 };
@@ -23,7 +25,7 @@ static int prepare(void)
 	int err = memwait_available();	/* opens the device */
 
 	if (!err)
-		err = memwait_owner(&id);	/* robust mutexes, and others, need it */
+		err = memwait_owner(&id);	/* robust mutexes, and some others, need an id */
 	if (!err && mlockall(MCL_CURRENT | MCL_FUTURE))
 		err = -errno;
 	if (!err)
@@ -67,7 +69,7 @@ int main(void)
 	pthread_t thread;
 	void *done;
 
-	/* It works, and does not let go of the lock. */
+	/* The main thread works for too long with the lock held. */
 	if (memwait_mutex_lock(&mutex) || pthread_create(&thread, NULL, control, &mutex) ||
 	    memwait_sem_wait(&is_late))
 		return 1;

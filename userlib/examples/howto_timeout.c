@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Waits that end without what was waited for: by a time-out, or by a signal. */
+/* Waits that end without success: by a timeout, or by a signal. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
 static memwait_sem_t sem = MEMWAIT_SEM_INIT(0);
 
-/* Deadlines are absolute, so a wait that is begun again does not take longer. */
+/* Deadlines are absolute, so a wait that is restarted does not take longer. */
 static struct timespec after_ms(long ms)
 {
 	struct timespec time;
@@ -42,21 +42,21 @@ int main(void)
 	memwait_op_t op;
 	int result;
 
-	/* A thread and a time-out. It has the lock already. */
+	/* A thread and a timeout. The thread holds the lock already. */
 	if (memwait_mutex_lock(&mutex))
 		return 1;
 	deadline = after_ms(20);
 	result = memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &deadline);
 	printf("thread: %s\n", result == ETIMEDOUT ? "timed out" : "locked");
 
-	/* A thread and a signal, which comes again: the first may come before the wait. */
+	/* A thread and a signal. The signal repeats: the first may come before the wait. */
 	sigaction(SIGALRM, &action, NULL);
 	ualarm(20000, 20000);
 	result = memwait_sem_wait(&sem);
 	ualarm(0, 0);
 	printf("thread: %s\n", result == EINTR ? "interrupted" : "has an item");
 
-	/* A loop and a time-out, which the callback is told. */
+	/* A loop and a timeout, which is the result of the callback. */
 	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_item, NULL))
 		return 1;
 	deadline = after_ms(20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * A thread waits for a lock until ^C, or until another thread asks it to end. It sleeps, without
- * looking from time to time, and keeps its place in line while signals come that it goes on after.
+ * polling, and keeps its queue position when signals come after which it continues to wait.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <memwait.h>
 
 static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
-/* Of the main thread only: to stop it is to end its wait. */
+/* Used by the main thread only, so that stopping the loop ends the thread's wait. */
 static memwait_loop_t *loop;
 static volatile sig_atomic_t interrupted;
 
@@ -24,7 +24,7 @@ static void interrupt(int signal)
 	memwait_loop_stop(loop);
 }
 
-/* As memwait_mutex_lock(), or EINTR. */
+/* Like memwait_mutex_lock(), but may return EINTR. */
 static int lock_or_end(void)
 {
 	memwait_op_t op;
@@ -37,7 +37,7 @@ static int lock_or_end(void)
 		return locked;
 	while ((err = memwait_op_wait(&op, &locked)) == -EINTR) {
 		if (!interrupted)
-			continue;	/* not for this wait */
+			continue;	/* the stop was not for this wait */
 		memwait_op_cancel(&op);
 		return EINTR;
 	}
@@ -80,7 +80,10 @@ int main(void)
 	pthread_join(thread, NULL);
 	puts("ended by another thread");
 
-	/* Nothing is left behind: the next in line gets it, and then this thread. */
+	/*
+	 * The cancelled waits left nothing behind: the other thread gets the lock, and then this
+	 * thread.
+	 */
 	interrupted = 0;
 	if (pthread_create(&thread, NULL, lock_for_a_while, &mutex) ||
 	    memwait_mutex_unlock(&mutex) || lock_or_end() || memwait_mutex_unlock(&mutex))

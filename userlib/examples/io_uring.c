@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A memwait loop in a program that waits by io_uring: a poll request on its descriptor, which is
- * made again after each dispatch.
+ * A memwait loop in a program that waits with io_uring: a poll request on the loop's descriptor,
+ * which is submitted again after each dispatch.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -18,7 +18,7 @@ static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
 static memwait_cond_t cond = MEMWAIT_COND_INIT;
 static int ready, seen;
 
-/* Has the mutex. */
+/* Called with the mutex locked. */
 static void look(memwait_op_t *op, int result, void *data)
 {
 	(void)data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Each ioctl of /dev/memwait without the library: what Documentation/memwait.rst shows, and that it
- * does what the page says.
+ * Each ioctl of /dev/memwait without the library: the examples of Documentation/memwait.rst, and a
+ * test that they behave as that page says.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -203,7 +203,7 @@ int hand_over(int fd, _Atomic uint32_t *theirs, _Atomic uint32_t *mine)
 
 	*mine = 0;
 	*theirs = 1;
-	do {	/* after EINTR the kernel goes on, and does not notify again */
+	do {	/* after EINTR the kernel only waits; it does not notify again */
 		if (ioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, &both) < 0 && errno != EINTR)
 			return -errno;
 	} while (*mine == 0);
@@ -246,7 +246,7 @@ static int owner_is_dead(int fd, struct memwait_wait wait)
 	return ioctl(fd, MEMWAIT_IOC_WAIT, &wait) == MEMWAIT_OWNER_DIED;
 }
 
-/* 0: locked. -EOWNERDEAD: locked, but its last owner died with it. */
+/* 0: locked. -EOWNERDEAD: locked, but the last owner died while it held the lock. */
 int lock(int fd, _Atomic uint64_t *word, uint64_t me)
 {
 	struct memwait_wait wait = {
@@ -327,7 +327,7 @@ static void handle(const struct memwait_completion *done)
 	completions++;
 }
 
-/* How many completions there are to read; the last one is in last. */
+/* Reads all completions. Returns how many there were; the last completion is in last. */
 static unsigned int read_all(void)
 {
 	completions = 0;

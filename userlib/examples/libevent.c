@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A memwait loop in libevent: a persistent read event on its descriptor. */
+/* A memwait loop in libevent: a persistent read event on the loop's descriptor. */
 #include <errno.h>
 #include <event2/event.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* All workers are done, and what they have written can be read. */
+/* All workers are done, and their results can be read. */
 static void add_up(memwait_op_t *op, int result, void *data)
 {
 	int i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A memwait loop in a libuv loop: a uv_poll_t on its descriptor. The poll handle keeps uv_run()
- * alive as long as an operation is pending, and no longer: what Node's Atomics.waitAsync does not.
+ * A memwait loop in a libuv loop: a uv_poll_t on the loop's descriptor. The poll handle keeps
+ * uv_run() alive exactly while an operation is pending, unlike Atomics.waitAsync in Node.js.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ struct waiter {
 static memwait_loop_t *loop;
 static uv_poll_t handle;
 
-/* To be called whenever operations may have begun or ended. */
+/* Must be called whenever operations may have begun or ended. */
 static void keep_alive_for_pending(void)
 {
 	if (memwait_loop_pending(loop))
@@ -84,7 +84,7 @@ int main(void)
 		return 1;
 	keep_alive_for_pending();
 
-	/* Returns by itself: nothing is pending any more. */
+	/* Returns by itself when nothing is pending any more. */
 	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
 	pthread_join(thread, NULL);
 	uv_close((uv_handle_t *)&handle, NULL);

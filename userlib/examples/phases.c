@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Pascal's triangle, a row at a time, written against pthreads: all threads compute a part, meet at
- * a barrier, and one of them goes on to the next row. The Makefile builds it twice: as it is, and
- * with -include memwait/pthread.h.
+ * Pascal's triangle, a row at a time, written against pthreads: each thread computes a part of the
+ * row, all meet at a barrier, and one of them is the serial thread of the row. The Makefile builds
+ * it twice: as it is, and with -include memwait/pthread.h.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -14,7 +14,7 @@
 static pthread_barrier_t barrier;
 static sem_t ended;
 static unsigned long rows[ROWS][ROWS];
-static unsigned int serial[ROWS];	/* how many were told to go on */
+static unsigned int serial[ROWS];	/* how many were the serial thread */
 
 static void *compute(void *arg)
 {
@@ -28,7 +28,7 @@ static void *compute(void *arg)
 			serial[row]++;
 		else if (ret)
 			return NULL;
-		/* Nobody looks at it before all know of it. */
+		/* No thread looks at serial[] before the serial thread has changed it. */
 		ret = pthread_barrier_wait(&barrier);
 		if (ret && ret != PTHREAD_BARRIER_SERIAL_THREAD)
 			return NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Dijkstra's dining philosophers, written against pthreads: a monitor of one mutex and a condition
- * variable for each of them. The Makefile builds it twice: as it is, and with -include
+ * Dijkstra's dining philosophers, written against pthreads: a monitor of one mutex, and a condition
+ * variable for each philosopher. The Makefile builds it twice: as it is, and with -include
  * memwait/pthread.h.
  */
 #include <pthread.h>
@@ -16,7 +16,7 @@ enum state { THINKING, HUNGRY, EATING };
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t may_eat[PHILOSOPHERS];
 static enum state states[PHILOSOPHERS];
-static int eating_now[PHILOSOPHERS];	/* outside of the monitor, to catch it out */
+static int eating_now[PHILOSOPHERS];	/* outside the monitor, to check the monitor */
 static long meals, quarrels;
 
 static int left_of(int i)

@@ -2,22 +2,23 @@
 /*
  * A broadcast ring in shared memory: one writer, readers in other processes, items of any length.
  *
- * Each process has a seat: a word that says how many bytes it has put or got, and a robust mutex
- * that it holds for as long as it lives. A reader waits for the writer's word; the writer, if the
- * ring is full, for the word of the slowest reader, until its deadline.
+ * Each process has a seat: a word that says how many bytes the process has put or got, and a robust
+ * mutex that the process holds while it lives. A reader waits for the writer's word; if the ring is
+ * full, the writer waits for the word of the slowest reader, until its deadline.
  *
- * Order: a word is stored after the copy that it tells of (release), and loaded before the copy
- * that relies on it (acquire). Writer to reader that says that an item is there, reader to writer
- * that its place is free. C's default order for atomics is more than that.
+ * Order: a word is stored after the copy that it announces (release), and loaded before the copy
+ * that relies on it (acquire). The writer announces to readers that an item is there, and a reader
+ * to the writer that an item's space is free. C's default order for atomics is stronger than that.
  *
- * Wake-ups: each store is followed by a notify, and a wait is over at once if the word is no longer
- * what was seen.
+ * Wake-ups: each store is followed by a notify, and a wait ends immediately if the word no longer
+ * has the value that was seen.
  *
- * Deaths: who dies between the two, or before them, leaves its mutex. The others get that, set the
- * bit GONE in the word of the dead, and notify. An item that a dead writer was putting is not
- * there, as its word has not moved; for a dead reader nobody waits.
+ * Deaths: a process that dies between the store and the notify, or earlier, leaves its mutex.
+ * Another process gets the mutex, sets the bit GONE in the dead process's word, and notifies. An
+ * item that a dead writer was putting is not there, because the word has not advanced; the writer
+ * does not wait for a dead reader.
  *
- * ring.py in bindings/python/examples is the same for Python, with tasks.
+ * ring.py in bindings/python/examples does the same in Python, with tasks.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,9 +44,9 @@
 #define LONGEST	200
 #define GONE	1ULL
 
-/* Taken once, by one process. */
+/* A seat is taken once, by one process. */
 struct seat {
-	alignas(64) _Atomic uint64_t word;	/* position << 1 | GONE; 63 bits never begin anew */
+	alignas(64) _Atomic uint64_t word;	/* position << 1 | GONE; 63 bits do not wrap */
 	memwait_mutex_t life;
 };
 
@@ -71,13 +72,16 @@ static void copy_out(uint64_t at, void *to, size_t length)
 	memcpy((char *)to + first, ring->data, length - first);
 }
 
-/* A thread: waits for the death of a process. */
+/* The function of a thread that waits for the death of a process. */
 static void *watch(void *data)
 {
 	struct seat *seat = data;
 	int err = memwait_mutex_lock(&seat->life);
 
-	/* The position of a dead one is that of its last whole item: there is nothing to repair. */
+	/*
+	 * The position of a dead process is that of its last whole item: there is nothing to
+	 * repair.
+	 */
 	if (err == EOWNERDEAD)
 		err = memwait_mutex_consistent(&seat->life);
 	if (err)
@@ -89,8 +93,8 @@ static void *watch(void *data)
 }
 
 /*
- * Takes a seat; when all have theirs, watches others. The mutex is this thread's: its end is taken
- * for a death.
+ * Takes a seat; when all seats are taken, watches the others. This thread owns the seat's mutex, so
+ * the end of this thread counts as the death of the process.
  */
 static bool sit(struct seat *mine, struct seat *first, int count)
 {
@@ -113,7 +117,7 @@ static void advance(struct seat *seat, uint64_t at)
 	memwait_notify(&seat->word, MEMWAIT_ALL, 0);
 }
 
-/* 0, MEMWAIT_TIMED_OUT if a reader that lives has left no room until then, or a negative error. */
+/* Returns 0, MEMWAIT_TIMED_OUT if a living reader has left no room by then, or a negative error. */
 static int await_room(uint64_t end, const struct timespec *deadline)
 {
 	uint64_t seen;
@@ -129,7 +133,7 @@ static int await_room(uint64_t end, const struct timespec *deadline)
 	return 0;
 }
 
-/* Returns as await_room(). */
+/* Returns the result of await_room(). */
 static int put(uint64_t *at, const void *item, uint32_t length, const struct timespec *deadline)
 {
 	uint64_t end = *at + sizeof(length) + length;
@@ -144,7 +148,7 @@ static int put(uint64_t *at, const void *item, uint32_t length, const struct tim
 	return 0;
 }
 
-/* The length; 0 after the last item of a writer that has gone; negative: an error. */
+/* Returns the length; 0 after the last item of a writer that has gone; or a negative error. */
 static int get(int me, uint64_t *at, void *item)
 {
 	struct seat *writer = &ring->seats[WRITER];
@@ -189,7 +193,7 @@ static int write_all(pid_t slow)
 	}
 	if (!refused || await_room(at + sizeof(item), NULL))
 		return 1;
-	/* Within a put. */
+	/* During a put. */
 	copy_in(at, item, sizeof(item));
 	return raise(SIGKILL);
 }
@@ -211,7 +215,7 @@ static int read_all(int me)
 	return length || i != ITEMS;
 }
 
-/* One reader stops, and the writer kills it when the ring is full. At last the writer dies. */
+/* One reader stops, and the writer kills it when the ring is full. Finally the writer dies. */
 int main(void)
 {
 	int i, status, whole = 0, killed = 0;

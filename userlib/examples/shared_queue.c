@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * SharedQueue: send and receive over a mutex and two condition variables, in memory that two
- * processes map at different addresses. The receiver blocks; the sender does so, too, or may be an
- * event loop: that is up to it.
+ * processes map at different addresses. The receiver blocks; the sender may block, too, or be an
+ * event loop.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -61,7 +61,7 @@ static struct shared_queue *map(int memfd)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Checks that all come, in order. */
+/* Checks that all items come, in order. */
 static int receive_all(struct shared_queue *queue)
 {
 	int i, item;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A channel between two processes: one sends, and may sleep; the loop of the other receives. */
+/* A channel between two processes: one process sends, and may sleep; the other's loop receives. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static int send_all(memwait_channel_t *channel)
 	return memwait_channel_close(channel) ? 1 : 0;
 }
 
-/* Takes what is there, and then waits for more by the same operation. */
+/* Takes all items that are there, and then waits for more with the same operation. */
 static void receive(memwait_op_t *op, int result, void *channel)
 {
 	while (!result) {

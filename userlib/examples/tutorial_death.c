@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A process is killed with a lock. The event loop of another one repairs what it left. */
+/* A process is killed while it holds a lock. Another process's event loop repairs the data. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ struct shared {
 	_Atomic int mine, yours;	/* together 100 */
 };
 
-/* Moves 30 from one account to the other, but does not get to the second half. */
+/* Moves 30 from one account to the other, but is killed after the first half. */
 static int transfer(struct shared *shared)
 {
 	if (memwait_mutex_lock(&shared->mutex))

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A lock between two processes: a thread of one has it, the event loop of the other waits. */
+/*
+ * A lock between two processes: a thread of one holds it, the event loop of the other waits for it.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -12,11 +14,11 @@
 
 struct shared {
 	memwait_mutex_t mutex;
-	memwait_sem_t is_locked, is_wanted;	/* only so that it happens in this order */
+	memwait_sem_t is_locked, is_wanted;	/* only to fix the order of events */
 	int count;				/* protected by the mutex */
 };
 
-static struct timespec limit;	/* so that none waits for ever for one that has failed */
+static struct timespec limit;	/* so that no process waits forever if the other fails */
 
 static int work(struct shared *shared)
 {
@@ -28,7 +30,7 @@ static int work(struct shared *shared)
 	return memwait_mutex_unlock(&shared->mutex) ? 1 : 0;
 }
 
-/* The loop has the lock, if the result is 0. */
+/* The loop holds the lock if the result is 0. */
 static void have_lock(memwait_op_t *op, int result, void *data)
 {
 	struct shared *shared = data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * memwaitctl: shows who waits, for what and for whom; waits and notifies for shell scripts. See
- * memwaitctl(8).
+ * memwaitctl: shows waiters, their words and their owners; waits and notifies for shell scripts.
+ * See memwaitctl(8).
  *
  * Waits and notifies use the device. Waiters are listed from debugfs, events from tracefs. The path
  * of a word's file comes from the maps of its waiter's process.
@@ -78,7 +78,7 @@ static void *allocate(void *old, size_t nr, size_t size)
 	void *new = reallocarray(old, nr, size);
 
 	if (!new)
-		fail(EXIT_ERROR, "no memory");
+		fail(EXIT_ERROR, "out of memory");
 	return new;
 }
 
@@ -87,13 +87,13 @@ static char *copy_text(const char *text)
 	char *copy = strdup(text);
 
 	if (!copy)
-		fail(EXIT_ERROR, "no memory");
+		fail(EXIT_ERROR, "out of memory");
 	return copy;
 }
 
 /*
- * Length in bytes of the first UTF-8 character. 0: a control character or an invalid byte, to be
- * escaped.
+ * Length in bytes of the first UTF-8 character. 0: a control character or an invalid byte, which
+ * must be escaped.
  */
 static size_t printable(const char *text)
 {
@@ -147,7 +147,7 @@ static uint64_t number(const char *text, const char *what)
 	errno = 0;
 	value = strtoull(text, &end, 0);
 	if (errno || *end || text[0] < '0' || text[0] > '9')
-		fail(EXIT_USAGE, "%s cannot be %s", what, text);
+		fail(EXIT_USAGE, "%s: invalid value %s", what, text);
 	return value;
 }
 
@@ -159,7 +159,7 @@ static uint64_t seconds(const char *text, const char *what)
 
 	value = strtod(text, &end);
 	if (end == text || *end || !(value >= 0) || value > 1e9)
-		fail(EXIT_USAGE, "%s cannot be %s", what, text);
+		fail(EXIT_USAGE, "%s: invalid value %s", what, text);
 	return (uint64_t)(value * (double)ONE_SECOND);
 }
 
@@ -180,16 +180,16 @@ static const char *device_hint(int error)
 	case ENOENT:
 	case ENODEV:
 	case ENXIO:
-		return "the module is not loaded (modprobe memwait), or a container lacks it";
+		return "the module is not loaded (modprobe memwait), or a container lacks " DEVICE;
 	case EACCES:
 	case EPERM:
-		return "its mode, or a container's rules for devices, do not allow it";
+		return "denied by the mode of the file or the device rules of a container";
 	case EMFILE:
-		return "this process, or this user's limit max_user_contexts, allows no more";
+		return "too many open files, or the user's limit max_user_contexts is reached";
 	case ENOTTY:
-		return "it is another device";
+		return "it belongs to another driver";
 	case ENOSYS:
-		return "an older module is loaded (rmmod memwait, then modprobe memwait)";
+		return "the loaded module is too old (rmmod memwait, then modprobe memwait)";
 	default:
 		return "";
 	}
@@ -204,7 +204,7 @@ static int device_open(struct memwait_info *info)
 	if (fd < 0)
 		return -errno;
 	memset(info, 0, sizeof(*info));
-	/* As libmemwait does: EINVAL says that the call is there. */
+	/* Like libmemwait: EINVAL shows that the call exists. */
 	if (!ioctl(fd, MEMWAIT_IOC_INFO, info)) {
 		ioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
 		if (errno == EINVAL)
@@ -240,7 +240,7 @@ static void read_line(const char *path, char *line, int size)
 
 static void show_limit(const char *what, uint64_t used, uint64_t limit)
 {
-	printf("%-14s%" PRIu64 " of %" PRIu64 "\n", what, used, limit);
+	printf("%-14s%" PRIu64 " / %" PRIu64 "\n", what, used, limit);
 }
 
 static int do_info(int argc, char **argv)
@@ -260,18 +260,18 @@ static int do_info(int argc, char **argv)
 		       minor(st.st_rdev), st.st_mode & 07777);
 	fd = device_open(&info);
 	if (fd < 0) {
-		printf("can be used:  no: %s: %s\n", strerror(-fd), device_hint(fd));
+		printf("usable:       no: %s: %s\n", strerror(-fd), device_hint(fd));
 		return EXIT_NO_DEVICE;
 	}
-	printf("can be used:  yes\n");
+	printf("usable:       yes\n");
 	printf("features:    %s%s\n",
 	       info.features & MEMWAIT_FEATURE_WAIT_U64 ? " words of 64 bits" : "",
 	       info.features & MEMWAIT_FEATURE_OWNERS ? ", owners" : "");
-	printf("of this user, counted and at most:\n");
+	printf("limits of this user (used / maximum):\n");
 	show_limit("  async waits", info.user_waits, info.max_user_waits);
 	show_limit("  contexts", info.user_contexts, info.max_user_contexts);
 	show_limit("  owners", info.user_owners, info.max_user_owners);
-	printf("words of one wait: %u at most\n", info.max_group);
+	printf("words in one wait: at most %u\n", info.max_group);
 	close(fd);
 	return 0;
 }
@@ -295,9 +295,9 @@ static struct mapped map_word(const char *file, uint64_t offset, unsigned int si
 	if (fd < 0 || fstat(fd, &st) || fstatfs(fd, &fs))
 		fail(EXIT_ERROR, "%s: %s", file, strerror(errno));
 	if (offset % size)
-		fail(EXIT_USAGE, "an offset that is no multiple of %u", size);
+		fail(EXIT_USAGE, "OFFSET must be a multiple of %u", size);
 	if (offset > (uint64_t)INT64_MAX - size || offset + size > (uint64_t)st.st_size)
-		fail(EXIT_ERROR, "%s: shorter than that", file);
+		fail(EXIT_ERROR, "%s: OFFSET is beyond the end of the file", file);
 	if ((uint32_t)fs.f_type == HUGETLBFS_MAGIC)
 		page = (uint64_t)fs.f_bsize;
 	mapped.page = mmap(NULL, (size_t)page, PROT_READ, MAP_SHARED, fd,
@@ -321,7 +321,7 @@ static uint32_t size_flag(uint64_t size)
 	case 8:
 		return MEMWAIT_SIZE_U64;
 	default:
-		fail(EXIT_USAGE, "words have 1, 2, 4 or 8 bytes");
+		fail(EXIT_USAGE, "--size must be 1, 2, 4 or 8");
 	}
 }
 
@@ -351,7 +351,7 @@ static int do_wait(int argc, char **argv)
 	wait.flags = size_flag(size);
 	wait.expected = number(argv[optind + 2], "VALUE");
 	if (size < 8 && wait.expected >> 8 * size)
-		fail(EXIT_USAGE, "VALUE has more than %u bytes", (unsigned int)size);
+		fail(EXIT_USAGE, "VALUE does not fit into %u bytes", (unsigned int)size);
 	wait.addr = (uintptr_t)map_word(argv[optind], number(argv[optind + 1], "OFFSET"),
 					(unsigned int)size).word;
 	ret = ioctl(device(), MEMWAIT_IOC_WAIT, &wait);
@@ -458,7 +458,7 @@ static FILE *open_list(const char *path)
 
 	if (!f)
 		fail(EXIT_ERROR, "%s: %s: %s", path, strerror(errno), errno == ENOENT ?
-		     "the module is not loaded, or debugfs not mounted" :
+		     "the module is not loaded, or debugfs is not mounted" :
 		     "only root can read it");
 	return f;
 }
@@ -599,7 +599,7 @@ static void name_word(const char *given, char *name, size_t size)
 	FILE *f;
 
 	if (!colon)
-		fail(EXIT_USAGE, "--word: not FILE:OFFSET: %s", given);
+		fail(EXIT_USAGE, "--word: %s is not FILE:OFFSET", given);
 	*colon = 0;
 	offset = number(colon + 1, "OFFSET");
 	snprintf(start, sizeof(start), "%08lx-", (unsigned long)map_word(file, offset, 1).page);
@@ -613,7 +613,7 @@ static void name_word(const char *given, char *name, size_t size)
 			return;
 		}
 	}
-	fail(EXIT_ERROR, "%s: it has no name in /proc/self/maps", file);
+	fail(EXIT_ERROR, "%s: not found in /proc/self/maps", file);
 }
 
 static void json_text(const char *text)
@@ -778,7 +778,7 @@ static void show_waiter(const struct row *row)
 	else
 		printf("  context %s (%s, process %s)", row->column[CONTEXT], command,
 		       row->column[PID]);
-	printf(" waits for %s since %s ms\n", text, row->column[WAITED]);
+	printf(" has waited %s ms for %s\n", row->column[WAITED], text);
 }
 
 static void show_owner(const struct row *row)
@@ -808,7 +808,7 @@ static bool show_deadlock(const struct rows *rows, const struct rows *later, con
 	printf("deadlock:\n");
 	do {
 		show_waiter(row);
-		printf("    which is for thread %s to give\n", row->column[OWNER_TID]);
+		printf("    held by thread %s\n", row->column[OWNER_TID]);
 		row = waits_as(rows, value(row, OWNER));
 	} while (row != first);
 	return true;
@@ -828,7 +828,7 @@ static int show_all(void)
 		for (i = 0; i < 5; i++)
 			field[i] = strsep(&rest, "\t");
 		if (!field[4])
-			fail(EXIT_ERROR, IDS ": not as expected");
+			fail(EXIT_ERROR, IDS ": unknown format");
 		if (lines == 1)
 			printf("%-7s %7s %7s %-15s  %s\n", "KIND", "PID", "TID", "COMMAND", "ID");
 		if (lines)
@@ -880,7 +880,7 @@ static int do_owners(int argc, char **argv)
 		}
 	}
 	if (!any)
-		printf("nobody waits for an owner\n");
+		printf("no waiter names an owner\n");
 	for (i = 0; i < rows.nr; i++) {
 		const struct row *row = waits_as(&rows, value(&rows.row[i], SELF));
 
@@ -893,7 +893,7 @@ static int do_owners(int argc, char **argv)
 	return deadlock ? EXIT_NO : 0;
 }
 
-/* What happens */
+/* Events */
 
 struct word_use {
 	char word[96];
@@ -946,7 +946,7 @@ static void open_events(void)
 	sigaction(SIGTERM, &action, NULL);
 	snprintf(instance, sizeof(instance), TRACING "/instances/memwaitctl-%d", getpid());
 	if (mkdir(instance, 0700))
-		fail(EXIT_ERROR, "%s: %s: tracefs is not mounted, or only root can use it",
+		fail(EXIT_ERROR, "%s: %s: tracefs is not mounted, or the user is not root",
 		     instance, strerror(errno));
 	atexit(remove_instance);
 	snprintf(path, sizeof(path), "%s/trace_pipe", instance);
@@ -1119,7 +1119,7 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i].name)) {
 			status = commands[i].run(argc - 1, argv + 1);
 			if (fflush(stdout) || ferror(stdout))
-				fail(EXIT_ERROR, "cannot write");
+				fail(EXIT_ERROR, "standard output: write error");
 			return status;
 		}
 	}

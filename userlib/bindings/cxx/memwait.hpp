@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * libmemwait for C++17: the standard's names and exceptions, for objects of one process or of many.
- * With C++20 all that waits can be awaited by coroutines. See memwait_cxx(7).
+ * libmemwait for C++17, with the standard's names and exceptions, for objects of one process or of
+ * several. With C++20, coroutines can await every object. See memwait_cxx(7).
  *
- * An object has the layout of C's, which its native_handle() is: both languages may use one.
+ * An object has the same layout as in C, and native_handle() returns the C object: both languages
+ * can use one object.
  */
 #ifndef MEMWAIT_HPP
 #define MEMWAIT_HPP
@@ -54,13 +55,13 @@
 
 namespace memwait {
 
-/* Who uses an object: any process, or only the one that constructs it, which costs less. */
+/* The users of an object: any process, or only the process that constructs it, which costs less. */
 enum sharing : unsigned int {
 	process_shared = 0,
 	process_private = MEMWAIT_PRIVATE
 };
 
-/* The category of all errors that are thrown here. They compare equal to std::errc. */
+/* The category of all errors thrown here. They compare equal to std::errc. */
 inline const std::error_category &error_category() noexcept
 {
 	struct category final : std::error_category {
@@ -93,14 +94,14 @@ inline void check(int err, const char *what)
 		throw std::system_error(err, error_category(), what);
 }
 
-/* For what returns negative ones. */
+/* The same for functions that return negative error numbers. */
 inline int check_result(int result, const char *what)
 {
 	check(result < 0 ? -result : 0, what);
 	return result;
 }
 
-/* @err is 0, or @no, which is no error: of what only tries. */
+/* For functions that only try: @no means that it was not possible, and is not an error. */
 inline bool check_try(int err, int no, const char *what)
 {
 	if (err != no)
@@ -108,7 +109,7 @@ inline bool check_try(int err, int no, const char *what)
 	return !err;
 }
 
-/* What is before the epoch has passed, what is beyond nanoseconds of 64 bits never comes. */
+/* Times before the epoch have passed; times beyond 64-bit nanoseconds never come. */
 template <class Rep, class Period>
 std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
 {
@@ -124,12 +125,12 @@ std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
 		return time;
 	}
 	/*
-	 * The seconds first: for nanoseconds the count of an odd period is multiplied before it is
-	 * divided, and that of a long time would overflow.
+	 * Convert whole seconds first: a direct conversion to nanoseconds multiplies the count of
+	 * an unusual period before it divides, which would overflow for a long time.
 	 */
 	if constexpr (!std::chrono::treat_as_floating_point_v<Rep>)
 		whole = std::chrono::floor<std::chrono::seconds>(since);
-	/* Never early. */
+	/* Round up: a timeout is never early. */
 	ns = std::chrono::ceil<std::chrono::nanoseconds>(since - whole).count();
 	time.tv_sec = static_cast<std::time_t>(whole.count() + ns / 1000000000);
 	time.tv_nsec = static_cast<long>(ns % 1000000000);
@@ -142,7 +143,7 @@ inline constexpr bool is_kernels = std::is_same_v<Clock, std::chrono::steady_clo
 
 } /* namespace detail */
 
-/* A time of one of the kernel's clocks: from now on, or a point of steady_clock or system_clock. */
+/* A deadline: a duration from now, or a time of steady_clock or system_clock. */
 struct deadline {
 	template <class Rep, class Period>
 	deadline(const std::chrono::duration<Rep, Period> &from_now)
@@ -176,7 +177,7 @@ struct deadline {
 
 namespace detail {
 
-/* By another clock: the same if the two run alike. */
+/* The deadline of another clock: exact if that clock runs like steady_clock. */
 template <class Clock, class Duration>
 deadline at_or_near(const std::chrono::time_point<Clock, Duration> &time)
 {
@@ -186,7 +187,7 @@ deadline at_or_near(const std::chrono::time_point<Clock, Duration> &time)
 		return time - Clock::now();
 }
 
-/* @call(deadline) until it returns something else than ETIMEDOUT, or @time has come. */
+/* Repeats @call(deadline) while it returns ETIMEDOUT and @time has not come. */
 template <class Clock, class Duration, class Call>
 int call_until(const std::chrono::time_point<Clock, Duration> &time, Call call)
 {
@@ -198,7 +199,7 @@ int call_until(const std::chrono::time_point<Clock, Duration> &time, Call call)
 	return err;
 }
 
-/* @call until it is not interrupted by a signal. */
+/* Repeats @call while a signal interrupts it. */
 template <class Call>
 int call_through_signals(int interrupted, Call call)
 {
@@ -210,23 +211,6 @@ int call_through_signals(int interrupted, Call call)
 	return result;
 }
 
-/* A child of fork() has copies of what waits in its parent. */
-inline const pid_t first_process = getpid();
-
-/*
- * EBUSY of a destructor: what waits still, or a coroutine that was woken and has not been resumed,
- * would use what has gone. If others share the object it may be of a process that was killed.
- */
-inline void check_destroyed(int err, const void *object) noexcept
-{
-	std::uint32_t flags;
-
-	/* Where MEMWAIT_COND_INIT_FLAGS() has them, and so do barriers and wait groups. */
-	std::memcpy(&flags, static_cast<const char *>(object) + 16, sizeof(flags));
-	if (err == EBUSY && flags & MEMWAIT_PRIVATE && getpid() == first_process)
-		std::terminate();
-}
-
 inline void *check_place(void *memory, std::size_t alignment)
 {
 	check(!memory || reinterpret_cast<std::uintptr_t>(memory) % alignment ? EINVAL : 0,
@@ -236,7 +220,7 @@ inline void *check_place(void *memory, std::size_t alignment)
 
 } /* namespace detail */
 
-/* Whether /dev/memwait can be used: throws the reason if not. */
+/* Throws the reason if /dev/memwait cannot be used. */
 inline void check_available()
 {
 	detail::check_result(memwait_available(), "memwait_available");
@@ -261,24 +245,24 @@ inline constexpr bool is_channel<channel<T>> = true;
 template <class T, class... Types>
 inline constexpr bool is_one_of = (std::is_same_v<T, Types> || ...);
 
-/* What is no object in memory compiles as one. */
+/* Refuses types that are not objects in shared memory: they would compile. */
 template <class T>
 constexpr void check_object()
 {
 	static_assert(!is_channel<T>,
-		      "a handle: channel<T>::attach(memory, bytes), or its constructor");
+		      "a handle: use channel<T>::attach(memory, bytes), or its constructor");
 	static_assert(!is_one_of<T, robust_mutex, robust_shared_mutex>,
-		      "a handle: take a robust_state or robust_shared_state, and make it of that");
+		      "a handle: construct it from a shared robust_state or robust_shared_state");
 	static_assert(!is_one_of<T, loop, mapping, watch>, "of one process only");
 	static_assert(!is_one_of<T, std::mutex, std::timed_mutex, std::recursive_mutex,
 				 std::recursive_timed_mutex, std::shared_mutex,
 				 std::shared_timed_mutex, std::condition_variable>,
-		      "of one process only: take memwait's of that name");
+		      "of one process only: use memwait's type of that name");
 }
 
 } /* namespace detail */
 
-/* The object in memory that has been initialised, by its constructor, in C, or by zeroes. */
+/* The object in memory that was initialised by its constructor, in C, or with zeroes. */
 template <class T>
 T &attach(void *memory)
 {
@@ -286,7 +270,7 @@ T &attach(void *memory)
 	return *std::launder(static_cast<T *>(detail::check_place(memory, alignof(T))));
 }
 
-/* Shared memory: that of a file, or without one that of this process and its future children. */
+/* Shared memory: of a file, or, without a file, of this process and its future children. */
 class mapping {
 public:
 	explicit mapping(std::size_t size) : size_(size)
@@ -299,7 +283,7 @@ public:
 		struct stat stat;
 
 		detail::check(fstat(fd, &stat) ? errno : 0, "memwait::mapping");
-		/* Beyond its end there is SIGBUS. */
+		/* Access beyond the end of the file raises SIGBUS. */
 		detail::check(S_ISREG(stat.st_mode) &&
 			      (offset > stat.st_size ||
 			       size > static_cast<std::uintmax_t>(stat.st_size - offset)) ?
@@ -312,7 +296,7 @@ public:
 	{
 	}
 
-	/* What was mapped here is unmapped. */
+	/* Unmaps the previous mapping. */
 	mapping &operator=(mapping &&other) noexcept
 	{
 		mapping old(std::move(other));
@@ -322,7 +306,7 @@ public:
 		return *this;
 	}
 
-	/* Destroys no object in it. */
+	/* Does not destroy objects in the memory. */
 	~mapping()
 	{
 		if (data_)
@@ -339,7 +323,7 @@ public:
 		return size_;
 	}
 
-	/* What is there is at least that large. */
+	/* The address at @offset. Throws unless @size bytes from there are within the mapping. */
 	void *at(std::size_t offset, std::size_t size) const
 	{
 		detail::check(offset > size_ || size > size_ - offset ? EINVAL : 0,
@@ -377,14 +361,14 @@ private:
 namespace detail {
 
 /*
- * An operation of a loop. While it waits it is in the loop's list, by which close() finds it. Only
- * the thread that dispatches the loop may destroy it then, as with a coroutine, which must not be
- * destroyed while another thread resumes it. In a child of fork() it goes on waiting until it is
- * destroyed, and touches neither its loop, which may be gone, nor the list.
+ * An operation of a loop. While it waits, it is in the loop's list, where close() finds it. Only
+ * the thread that dispatches the loop may destroy it then, just as a coroutine must not be
+ * destroyed while another thread resumes it. In a child of fork() it stays in its waiting state
+ * until it is destroyed, and accesses neither its loop, which may be gone, nor the list.
  */
 class operation {
 public:
-	/* Runs in a C callback. */
+	/* The function that runs in the C callback. */
 	using ended = void (*)(operation &self, int result) noexcept;
 
 	operation(const operation &) = delete;
@@ -399,8 +383,8 @@ protected:
 	}
 
 	/*
-	 * @call(op) is an _async function. If it returns EINPROGRESS, the operation may have ended,
-	 * in another thread, and is gone.
+	 * @call(op) calls an _async function. If it returns EINPROGRESS, the operation may already
+	 * have ended in another thread, and may have been destroyed.
 	 */
 	template <class Call>
 	int begin(Call call);
@@ -409,7 +393,7 @@ protected:
 	{
 		/*
 		 * acquire: pairs with the release in loop::unlink(), after which a callback in
-		 * another thread no longer uses an operation that goes on
+		 * another thread no longer uses a persistent operation
 		 */
 		return is_waiting_.load(std::memory_order_acquire);
 	}
@@ -421,7 +405,7 @@ protected:
 
 	void cancel() noexcept;
 
-	/* Dispatches the loop until it has ended. EPERM in a child of fork(): see above. */
+	/* Dispatches the loop until this operation has ended. EPERM in a child of fork(). */
 	void await_end()
 	{
 		while (is_waiting()) {
@@ -450,8 +434,8 @@ private:
 } /* namespace detail */
 
 /*
- * Where operations end: coroutines are resumed within dispatch() or run(). Threads may dispatch one
- * loop concurrently.
+ * The event source of operations: dispatch() and run() resume coroutines. Several threads may
+ * dispatch one loop concurrently.
  */
 class loop {
 public:
@@ -471,9 +455,10 @@ public:
 	}
 
 	/*
-	 * Cancels what waits: coroutines are resumed, and throw std::errc::operation_canceled, as
-	 * they do wherever they wait on this loop again. std::errc::device_or_resource_busy, with
-	 * nothing done: within dispatch() or run(). In a child of fork() nothing is resumed.
+	 * Cancels all waits: coroutines are resumed, and throw std::errc::operation_canceled. Later
+	 * waits on this loop throw the same. Within dispatch() or run() this throws
+	 * std::errc::device_or_resource_busy and does nothing. In a child of fork() nothing is
+	 * resumed.
 	 */
 	void close()
 	{
@@ -491,15 +476,16 @@ public:
 		}
 	}
 
-	/* To poll for POLLIN, and then to call dispatch(). */
+	/* Poll this descriptor for POLLIN, and then call dispatch(). */
 	int fd() const noexcept
 	{
 		return memwait_loop_fd(loop_);
 	}
 
 	/*
-	 * Returns how many callbacks have run; never blocks. Once for each readiness is enough,
-	 * with edge-triggered polling too: what @most leaves is a new edge.
+	 * Runs up to @most callbacks, and returns how many it ran. Never blocks. One call for each
+	 * readiness is enough, even with edge-triggered polling: callbacks that are left over by
+	 * @most cause a new edge.
 	 */
 	int dispatch(unsigned int most = MEMWAIT_ALL)
 	{
@@ -507,13 +493,13 @@ public:
 					    "memwait::loop::dispatch");
 	}
 
-	/* Dispatches until nothing is pending, or stop(). */
+	/* Dispatches until nothing is pending, or until stop(). */
 	void run()
 	{
 		detail::check_result(memwait_loop_run(loop_, nullptr, 0), "memwait::loop::run");
 	}
 
-	/* The same. false: the time has come, and something is still pending. */
+	/* The same with a deadline. Returns false if operations are still pending then. */
 	template <class Rep, class Period>
 	bool run_for(const std::chrono::duration<Rep, Period> &time)
 	{
@@ -543,7 +529,7 @@ public:
 		return loop_;
 	}
 
-	/* In a child of fork(), that of the parent is of no use. */
+	/* Returns false in a child of fork(), where the loop of the parent is unusable. */
 	bool is_ours() const noexcept
 	{
 		return getpid() == process_;
@@ -563,14 +549,15 @@ private:
 		return result == MEMWAIT_TIMED_OUT ? ETIMEDOUT : 0;
 	}
 
-	/* Returns false if the loop is closed. */
+	/* Returns true if the loop is open, and false if it is closed. */
 	bool link(detail::operation &operation)
 	{
 		std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
 
 		/*
-		 * A child has the lock of a thread that it lacks, and a list that nothing leaves.
-		 * No operation begins to wait there, so it need not be in the list.
+		 * After fork(), the lock may be held by a thread that does not exist in the child,
+		 * and the list is never emptied there. No operation begins to wait in the child, so
+		 * it need not be in the list.
 		 */
 		if ((!guard || first_) && !is_ours())
 			return loop_;
@@ -583,17 +570,17 @@ private:
 		if (first_)
 			first_->previous_ = &operation;
 		first_ = &operation;
-		/* relaxed: it has not begun, so other threads do not know it */
+		/* relaxed: the operation has not begun, so other threads do not know it */
 		operation.is_waiting_.store(true, std::memory_order_relaxed);
 		return true;
 	}
 
-	/* If it is linked: it may have ended in another thread. Afterwards it may be gone. */
+	/* Does nothing if the operation has ended in another thread. It may be gone afterwards. */
 	void unlink(detail::operation &operation)
 	{
 		const std::lock_guard<std::mutex> guard(lock_);
 
-		/* relaxed: see the lock */
+		/* relaxed: the lock orders this */
 		if (!operation.is_waiting_.load(std::memory_order_relaxed))
 			return;
 		if (operation.next_)
@@ -624,7 +611,7 @@ int operation::begin(Call call)
 {
 	int err;
 
-	/* Before it begins, as afterwards it may end at any time. */
+	/* Link it before it begins: after that it may end at any time. */
 	if (!loop_.link(*this))
 		return ECANCELED;
 	err = -memwait_op_init(&op_, loop_.native_handle(), call_back, this);
@@ -645,8 +632,8 @@ inline void operation::cancel() noexcept
 		return;
 	}
 	/*
-	 * close() has ended it with the loop, which is gone. Else what it uses would be freed under
-	 * a callback.
+	 * close() has already ended it, and the loop is gone. Otherwise cancel it: memory that it
+	 * uses would be freed while a callback runs.
 	 */
 	if (loop_.native_handle() && memwait_op_cancel(&op_) == -EINPROGRESS) {
 		if (!goes_on_)
@@ -667,14 +654,14 @@ inline void operation::call_back(memwait_op_t *, int result, void *data) noexcep
 		return;
 	}
 	self.end_(self, result);
-	/* Another thread may destroy it as soon as it is not linked. */
+	/* Another thread may destroy it as soon as it is unlinked. */
 	if (result != MEMWAIT_OK)
 		self.loop_.unlink(self);
 }
 
 #ifdef __cpp_impl_coroutine
 
-/* Without a concept, for C++17 with -fcoroutines. */
+/* This is not a concept, for C++17 with -fcoroutines. */
 template <class Finish, class = void>
 inline constexpr bool can_be_abandoned = false;
 
@@ -683,9 +670,10 @@ inline constexpr bool
 can_be_abandoned<Finish, std::void_t<decltype(std::declval<Finish &>().abandoned())>> = true;
 
 /*
- * What co_await takes. @Begin(op, finish) begins, and returns what an _async function does.
- * @Finish(err, has_waited) makes the result, or throws. If the coroutine is destroyed instead,
- * nothing was locked or consumed, and finish.abandoned() is called where there is one.
+ * The operand of co_await. @Begin(op, finish) begins the operation, and returns the result of an
+ * _async function. @Finish(err, has_waited) returns the result of co_await, or throws. If the
+ * coroutine is destroyed instead, nothing is locked or consumed, and finish.abandoned() is called
+ * if it exists.
  */
 template <class Begin, class Finish>
 class [[nodiscard]] awaitable : operation {
@@ -744,7 +732,7 @@ private:
 	bool has_waited_ = false;
 };
 
-/* @Finish makes a guard, which unlocks at once where it is given no name. */
+/* @Finish returns a guard. A guard without a name unlocks at the end of its statement. */
 template <class Begin, class Finish>
 class [[nodiscard]] locking : public awaitable<Begin, Finish> {
 public:
@@ -766,8 +754,9 @@ public:
 #ifdef __cpp_impl_coroutine
 
 /*
- * A coroutine that begins at once. Destroyed before its end, it is cancelled wherever it waits.
- * What it returns or throws is had by get(), or by co_await of another coroutine.
+ * A coroutine that begins immediately. If the task is destroyed before its end, the coroutine is
+ * cancelled where it waits. get(), or co_await in another coroutine, returns the result or rethrows
+ * the exception.
  */
 template <class T = void>
 class task;
@@ -786,7 +775,7 @@ struct promise_base {
 		{
 			void *next = ended.promise().end();
 
-			/* The frame may be gone, in another thread. */
+			/* Another thread may have destroyed the frame. */
 			if (!next)
 				return std::noop_coroutine();
 			return std::coroutine_handle<>::from_address(next);
@@ -812,37 +801,40 @@ struct promise_base {
 		error = std::current_exception();
 	}
 
-	/* Returns false if it has ended; else its end resumes @handle, maybe before this ends. */
+	/*
+	 * Returns false if the coroutine has ended. Otherwise its end resumes @handle, possibly
+	 * before this function returns.
+	 */
 	bool set_next(std::coroutine_handle<> handle) noexcept
 	{
 		void *none = nullptr;
 
 		/*
-		 * release: pairs with the acquire in end(), by which the thread that resumes the
-		 * coroutine sees it suspended. acquire: as has_ended().
+		 * release: pairs with the acquire in end(), so that the thread that resumes the
+		 * coroutine sees it suspended. acquire: see has_ended().
 		 */
 		return next_.compare_exchange_strong(none, handle.address(),
 						     std::memory_order_release,
 						     std::memory_order_acquire);
 	}
 
-	/* Returns what waits for the end, or nullptr. */
+	/* Returns the coroutine that waits for the end, or nullptr. */
 	void *end() noexcept
 	{
-		/* release: the result is made. acquire: see set_next(). */
+		/* release: publishes the result. acquire: see set_next(). */
 		return next_.exchange(this, std::memory_order_acq_rel);
 	}
 
 	bool has_ended() const noexcept
 	{
-		/* acquire: pairs with the release in end(): result and frame are the caller's */
+		/* acquire: pairs with the release in end(): the caller now owns result and frame */
 		return next_.load(std::memory_order_acquire) == this;
 	}
 
 	std::exception_ptr error;
 
 private:
-	/* The coroutine that waits for the end; when that has come, this itself. */
+	/* The coroutine that waits for the end; after the end, this promise itself. */
 	std::atomic<void *> next_{ nullptr };
 };
 
@@ -850,7 +842,7 @@ template <class T>
 struct promise : promise_base {
 	task<T> get_return_object();
 
-	/* The default is for braces. */
+	/* The default argument allows co_return with braces. */
 	template <class U = T>
 	void return_value(U &&u)
 	{
@@ -885,7 +877,7 @@ struct promise<void> : promise_base {
 
 template <class T>
 class [[nodiscard]] task {
-	static_assert(!std::is_rvalue_reference_v<T>, "a task gives an object or a T &, no T &&");
+	static_assert(!std::is_rvalue_reference_v<T>, "a task gives an object or a T &, not a T &&");
 
 public:
 	using promise_type = detail::promise<T>;
@@ -898,7 +890,7 @@ public:
 	{
 	}
 
-	/* The coroutine that was here is destroyed. */
+	/* Destroys the previous coroutine. */
 	task &operator=(task &&other) noexcept
 	{
 		task old(std::move(other));
@@ -918,7 +910,7 @@ public:
 		return handle_ && handle_.promise().has_ended();
 	}
 
-	/* Once, of a task that is done. */
+	/* Call this once, after the task is done. */
 	T get()
 	{
 		if (!done())
@@ -929,7 +921,7 @@ public:
 			return std::forward<T>(*handle_.promise().value);
 	}
 
-	/* Moves it there: if the coroutine that waits is destroyed, so is this one. */
+	/* Moves the task into the waiting coroutine, and is destroyed with it. */
 	auto operator co_await() && noexcept
 	{
 		struct awaiter {
@@ -983,7 +975,7 @@ class condition_variable;
 
 namespace detail {
 
-/* Of the calling thread, for waits that another thread may end. */
+/* The loop of the calling thread, for waits that another thread may end. */
 inline loop &own_loop()
 {
 	static thread_local std::optional<loop> own;
@@ -994,8 +986,9 @@ inline loop &own_loop()
 }
 
 /*
- * What the mutexes have in common, the names of the standard. @Mutex::settle(err, no) makes of what
- * the library returns: true, locked; false, it is @no; or an exception, not locked.
+ * The common functions of mutexes, with the standard's names. @Mutex::settle(err, no) converts the
+ * result of the library: it returns true if the mutex is locked, false for @no, and throws
+ * otherwise.
  */
 template <class Mutex>
 class lockable {
@@ -1035,7 +1028,7 @@ public:
 	}
 
 #ifdef __cpp_impl_coroutine
-	/* co_await gives a std::unique_lock; of try_...() without the mutex if it timed out. */
+	/* co_await returns a std::unique_lock. After a timeout, it does not own the mutex. */
 	auto lock_async(loop &owner)
 	{
 		return locking(owner, [this](memwait_op_t *op, auto &) {
@@ -1081,7 +1074,7 @@ private:
 
 } /* namespace detail */
 
-/* Mutexes of all kinds but robust ones. */
+/* All kinds of mutexes except robust ones. */
 template <unsigned int Kind>
 class basic_mutex : public detail::lockable<basic_mutex<Kind>> {
 public:
@@ -1105,7 +1098,7 @@ private:
 
 	bool settle(int err, int no)
 	{
-		/* What is attached here is a robust mutex, which nothing can repair. */
+		/* The attached C object is a robust mutex, which cannot be repaired here. */
 		if (err == EOWNERDEAD)
 			memwait_mutex_unlock(&mutex_);
 		return detail::check_try(err, no, "memwait: locking a mutex");
@@ -1120,7 +1113,7 @@ using recursive_mutex = basic_mutex<MEMWAIT_MUTEX_RECURSIVE>;
 using recursive_timed_mutex = recursive_mutex;
 using fair_mutex = basic_mutex<MEMWAIT_MUTEX_FAIR>;
 
-/* What of a robust mutex is in shared memory. */
+/* The part of a robust mutex that lies in shared memory. */
 struct robust_state {
 	constexpr robust_state() noexcept : robust_state(process_shared)
 	{
@@ -1138,9 +1131,10 @@ struct robust_state {
 };
 
 /*
- * A mutex whose owner may die. What locks it then calls @repair, with the mutex locked, before it
- * returns. If that throws, so does what locks, and the mutex is unlocked for good: all others throw
- * std::errc::state_not_recoverable. Each process has its robust_mutex of one robust_state.
+ * A mutex whose owner may die. The next function that locks it calls @repair, with the mutex
+ * locked, before it returns. If @repair throws, the locking function throws the same exception, and
+ * the mutex is unlocked permanently: all later users throw std::errc::state_not_recoverable. Each
+ * process constructs its own robust_mutex from the shared robust_state.
  */
 class robust_mutex : public detail::lockable<robust_mutex> {
 public:
@@ -1179,8 +1173,9 @@ private:
 };
 
 /*
- * Of mutexes of any kind. Waits may return without a notify. Should the mutex not be locked again,
- * they throw, and the std::unique_lock does not own it any more.
+ * A condition variable for mutexes of any kind. A wait may return without a notify. If the mutex
+ * cannot be locked again, the wait throws, and the std::unique_lock does not own the mutex any
+ * more.
  */
 class condition_variable {
 public:
@@ -1198,10 +1193,14 @@ public:
 	condition_variable(const condition_variable &) = delete;
 	condition_variable &operator=(const condition_variable &) = delete;
 
-	/* Waits for woken threads to leave. Coroutines must have been resumed. */
+	/*
+	 * Waits for woken threads to leave. Does not wait for threads that have not been woken, or
+	 * for coroutines, which must not be resumed afterwards. Therefore threads may wait for a
+	 * static object at exit().
+	 */
 	~condition_variable()
 	{
-		detail::check_destroyed(memwait_cond_destroy(&cond_), &cond_);
+		memwait_cond_destroy(&cond_);
 	}
 
 	void notify_one()
@@ -1236,7 +1235,7 @@ public:
 	{
 		std::cv_status status = wait_by(lock, detail::at_or_near(time));
 
-		/* By another clock it may be earlier: as without a notify. */
+		/* By another clock it may be early: treat that as a spurious wake-up. */
 		if (!detail::is_kernels<Clock> && Clock::now() < time)
 			status = std::cv_status::no_timeout;
 		return status;
@@ -1274,7 +1273,7 @@ public:
 	}
 
 #ifdef __cpp_lib_jthread
-	/* As those of std::condition_variable_any: until the predicate holds, or a stop. */
+	/* Like those of std::condition_variable_any: until the predicate holds, or a stop. */
 	template <class Mutex, class Predicate>
 	bool wait(std::unique_lock<Mutex> &lock, std::stop_token token, Predicate predicate)
 	{
@@ -1325,8 +1324,8 @@ public:
 
 #ifdef __cpp_impl_coroutine
 	/*
-	 * For a loop around co_await. If the coroutine is destroyed while it waits, @lock does not
-	 * own the mutex any more.
+	 * Use co_await in a loop that checks the condition. If the coroutine is destroyed while it
+	 * waits, @lock does not own the mutex any more.
 	 */
 	template <class Mutex>
 	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock)
@@ -1356,7 +1355,7 @@ private:
 			      "memwait::condition_variable: the mutex is not locked");
 	}
 
-	/* Of the errors that tell of a death the mutex knows whether it is locked afterwards. */
+	/* After an error that reports a death, settle() knows whether the mutex is locked. */
 	template <class Mutex>
 	static std::cv_status settle(std::unique_lock<Mutex> &lock, int err)
 	{
@@ -1380,7 +1379,7 @@ private:
 							   then.clock, &then.time));
 	}
 
-	/* As of a callback, whose other errors come without the mutex. */
+	/* Like a callback: with other errors, the mutex is not locked. */
 	template <class Mutex>
 	static std::cv_status settle_callback(std::unique_lock<Mutex> &lock, int err)
 	{
@@ -1393,8 +1392,8 @@ private:
 
 #ifdef __cpp_lib_jthread
 	/*
-	 * A stop wakes all, as it must not be lost between the caller's look at the token and the
-	 * wait: it is kept by the loop, and by then the operation waits.
+	 * A stop wakes all waiters. It must not be lost between the check of the token and the
+	 * wait: the loop remembers it, and the operation waits by then.
 	 */
 	template <class Mutex>
 	std::cv_status wait_for_stop(std::unique_lock<Mutex> &lock, const std::stop_token &token,
@@ -1415,7 +1414,7 @@ private:
 			     memwait_cond_wait_async(&cond_, native, &op);
 		if (err != EINPROGRESS)
 			return settle(lock, err);
-		/* A cancelled thread would leave the operation on its stack. */
+		/* If the thread were cancelled, the operation would stay on its stack. */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		while ((err = -memwait_op_wait(&op, &result)) == EINTR) {
 			if (token.stop_requested())
@@ -1450,7 +1449,7 @@ private:
 
 namespace detail {
 
-/* What the read-write locks have in common. @Mutex::settle() is as that of mutexes. */
+/* The common functions of read-write locks. For @Mutex::settle(), see mutexes. */
 template <class Mutex>
 class shared_lockable {
 public:
@@ -1519,7 +1518,7 @@ public:
 	}
 
 #ifdef __cpp_impl_coroutine
-	/* co_await gives a std::unique_lock or std::shared_lock; see the mutexes. */
+	/* co_await returns a std::unique_lock or std::shared_lock; see mutexes. */
 	auto lock_async(loop &owner)
 	{
 		return async<std::unique_lock, memwait_rwlock_wrlock_async>(owner);
@@ -1568,7 +1567,7 @@ private:
 		}, ETIMEDOUT);
 	}
 
-	/* After a death the caller has the write lock. Repaired, it is a read lock once more. */
+	/* After a death the caller holds the write lock. After the repair, it locks for reading. */
 	template <class Call>
 	bool settle_shared(Call call, int no)
 	{
@@ -1609,7 +1608,7 @@ private:
 
 } /* namespace detail */
 
-/* Read-write locks of all kinds but robust ones. */
+/* All kinds of read-write locks except robust ones. */
 template <unsigned int Kind>
 class basic_shared_mutex : public detail::shared_lockable<basic_shared_mutex<Kind>> {
 public:
@@ -1622,7 +1621,7 @@ public:
 	{
 	}
 
-	/* Waits for an earlier writer that still unlocks. */
+	/* Waits for an earlier writer that is still unlocking. */
 	~basic_shared_mutex()
 	{
 		memwait_rwlock_destroy(&rwlock_);
@@ -1638,7 +1637,7 @@ private:
 
 	bool settle(int err, int no)
 	{
-		/* As of mutexes: what is attached here is a robust one. */
+		/* The attached C object is a robust lock: see mutexes. */
 		if (err == EOWNERDEAD)
 			memwait_rwlock_unlock(&rwlock_);
 		return detail::check_try(err, no, "memwait: locking a shared mutex");
@@ -1647,7 +1646,7 @@ private:
 	memwait_rwlock_t rwlock_;
 };
 
-/* What of a robust shared mutex is in shared memory. */
+/* The part of a robust shared mutex that lies in shared memory. */
 struct robust_shared_state {
 	constexpr robust_shared_state() noexcept : robust_shared_state(process_shared)
 	{
@@ -1661,7 +1660,7 @@ struct robust_shared_state {
 	robust_shared_state(const robust_shared_state &) = delete;
 	robust_shared_state &operator=(const robust_shared_state &) = delete;
 
-	/* Waits for an earlier writer that still unlocks. */
+	/* Waits for an earlier writer that is still unlocking. */
 	~robust_shared_state()
 	{
 		memwait_rwlock_destroy(&rwlock);
@@ -1671,8 +1670,8 @@ struct robust_shared_state {
 };
 
 /*
- * As robust_mutex, for a writer that dies: a reader, too, calls @repair, with the write lock. A
- * reader that dies stays one, and no writer comes after it.
+ * Like robust_mutex, for a writer that dies. A reader that finds this also calls @repair, with the
+ * write lock held. If a reader dies, the lock stays locked for reading, and no writer can lock it.
  */
 class robust_shared_mutex : public detail::shared_lockable<robust_shared_mutex> {
 public:
@@ -1689,7 +1688,7 @@ public:
 	}
 
 #ifdef __cpp_impl_coroutine
-	/* Unlike others they begin at once. */
+	/* Unlike those of other classes, these tasks begin immediately. */
 	task<std::shared_lock<robust_shared_mutex>> lock_shared_async(loop &owner)
 	{
 		for (;;) {
@@ -1746,12 +1745,12 @@ private:
 	std::function<void()> repair_;
 };
 
-/* Prefers readers, as pthreads' do; the fair one is first come, first served. */
+/* shared_mutex prefers readers, like pthreads'; fair_shared_mutex is first come, first served. */
 using shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_PREFER_READER>;
 using shared_timed_mutex = shared_mutex;
 using fair_shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_FAIR>;
 
-/* As the standard's, the parameter is a promise only. */
+/* As in the standard, the parameter LeastMax is only a promise. */
 template <std::ptrdiff_t LeastMax = MEMWAIT_SEM_VALUE_MAX, unsigned int Flags = 0>
 class counting_semaphore {
 	static_assert(Flags == 0 || Flags == MEMWAIT_SEM_FAIR);
@@ -1774,7 +1773,7 @@ public:
 		return Flags ? MEMWAIT_SEM_FAIR_VALUE_MAX : MEMWAIT_SEM_VALUE_MAX;
 	}
 
-	/* std::errc::value_too_large: all before it are posted. */
+	/* std::errc::value_too_large: the value would be too large. Earlier posts stay. */
 	void release(std::ptrdiff_t update = 1)
 	{
 		detail::check(update < 0 ? EINVAL : 0, "memwait::counting_semaphore::release");
@@ -1839,7 +1838,7 @@ private:
 	static constexpr std::uint64_t to_word(std::ptrdiff_t value)
 	{
 		if (value < 0 || value > max())
-			detail::check(EINVAL, "memwait::counting_semaphore: no such value");
+			detail::check(EINVAL, "memwait::counting_semaphore: value out of range");
 		return static_cast<std::uint32_t>(value);
 	}
 
@@ -1860,15 +1859,15 @@ private:
 };
 
 using binary_semaphore = counting_semaphore<1>;
-/* A post is for the oldest waiter. */
+/* A post goes to the oldest waiter. */
 using fair_semaphore = counting_semaphore<MEMWAIT_SEM_FAIR_VALUE_MAX, MEMWAIT_SEM_FAIR>;
 
-/* Whose thread or coroutine is the serial one has met the others as all. */
+/* The result of a meeting: one participant gets serial. */
 enum class barrier_status { met, serial, timeout };
 
 /*
- * As the standard's without a completion function: see memwait_cxx(7). A timed-out arrival is
- * withdrawn.
+ * Like std::barrier without a completion function: see memwait_cxx(7). If a wait times out, its
+ * arrival is withdrawn.
  */
 class barrier {
 	struct arrival;
@@ -1877,8 +1876,8 @@ public:
 	using native_handle_type = memwait_barrier_t *;
 
 	/*
-	 * For wait(), in the thread that has arrived. If it is destroyed instead, before the others
-	 * have come, or its thread ends, the arrival is withdrawn.
+	 * The argument of wait(), in the thread that has arrived. If it is destroyed before the
+	 * others have arrived, or if its thread ends, the arrival is withdrawn.
 	 */
 	class arrival_token {
 	private:
@@ -1903,10 +1902,10 @@ public:
 	barrier(const barrier &) = delete;
 	barrier &operator=(const barrier &) = delete;
 
-	/* As of a condition_variable. */
+	/* See condition_variable. */
 	~barrier()
 	{
-		detail::check_destroyed(memwait_barrier_destroy(&barrier_), &barrier_);
+		memwait_barrier_destroy(&barrier_);
 	}
 
 	static constexpr std::ptrdiff_t max() noexcept
@@ -1914,7 +1913,7 @@ public:
 		return std::numeric_limits<int>::max();
 	}
 
-	/* Does not block. The thread works on, and waits for the others later. */
+	/* Does not block: the thread can continue, and wait for the others later. */
 	[[nodiscard]] arrival_token arrive()
 	{
 		return arrival_token(std::make_unique<arrival>(*this));
@@ -1924,7 +1923,7 @@ public:
 	{
 		const std::unique_ptr<arrival> arrived = std::move(token.arrived_);
 
-		detail::check(arrived ? 0 : EINVAL, "memwait::barrier::wait: no arrival");
+		detail::check(arrived ? 0 : EINVAL, "memwait::barrier::wait: not arrived");
 		arrived->await_end();
 		return to_status(arrived->result);
 	}
@@ -1948,13 +1947,13 @@ public:
 		}));
 	}
 
-	/* All that wait, and all that come before a reset(), throw EPIPE. */
+	/* Present and later waits throw EPIPE, until a reset(). */
 	void abort()
 	{
 		detail::check(memwait_barrier_abort(&barrier_), "memwait::barrier::abort");
 	}
 
-	/* All that wait throw EPIPE, and those that come then meet. */
+	/* Present waits throw EPIPE. Later waits work again. */
 	void reset()
 	{
 		detail::check(memwait_barrier_reset(&barrier_), "memwait::barrier::reset");
@@ -1983,7 +1982,7 @@ public:
 #endif
 
 private:
-	/* An operation of the thread's own loop: whatever arrives waits. */
+	/* An operation of the thread's own loop, because every arrival is a waiter. */
 	struct arrival : detail::operation {
 		explicit arrival(barrier &to) : operation(detail::own_loop(), end)
 		{
@@ -2020,7 +2019,7 @@ private:
 	memwait_barrier_t barrier_;
 };
 
-/* A wait group of C's. */
+/* A memwait_waitgroup_t. */
 class latch {
 public:
 	using native_handle_type = memwait_waitgroup_t *;
@@ -2036,13 +2035,10 @@ public:
 	latch(const latch &) = delete;
 	latch &operator=(const latch &) = delete;
 
-	/* As of a condition_variable; but at another count than 0 nothing has been woken. */
+	/* See condition_variable. */
 	~latch()
 	{
-		const int err = memwait_waitgroup_destroy(&group_);
-
-		if (err == EBUSY && !wait_by(std::chrono::steady_clock::time_point()))
-			detail::check_destroyed(err, &group_);
+		memwait_waitgroup_destroy(&group_);
 	}
 
 	static constexpr std::ptrdiff_t max() noexcept
@@ -2120,10 +2116,10 @@ private:
 		return memwait_waitgroup_clockwait(&group_, then.clock, &then.time);
 	}
 
-	mutable memwait_waitgroup_t group_;	/* who waits is counted there */
+	mutable memwait_waitgroup_t group_;	/* a wait modifies it */
 };
 
-/* A flag, and those who wait until it is set: C's. */
+/* A flag to wait for: a memwait_event_t. */
 class event {
 public:
 	using native_handle_type = memwait_event_t *;
@@ -2205,12 +2201,12 @@ private:
 		return memwait_event_clockwait(&event_, then.clock, &then.time);
 	}
 
-	mutable memwait_event_t event_;		/* whether somebody waits is there */
+	mutable memwait_event_t event_;		/* a wait modifies it */
 };
 
 /*
- * A queue of items, in memory that the caller provides and that outlives it. This is a handle: it
- * can be moved, and several processes have one each of the same channel.
+ * A bounded queue of items, in memory that the caller provides and that must outlive it. This class
+ * is a handle: it can be moved, and each process has its own handle of the channel.
  */
 template <class T>
 class channel {
@@ -2219,13 +2215,13 @@ class channel {
 public:
 	using native_handle_type = memwait_channel_t *;
 
-	/* Of the memory, which is to be aligned to 8, better to 64. 0: too large. */
+	/* The size of the memory, which must be aligned to 8, better to 64. 0: too large. */
 	static std::size_t size(std::size_t capacity) noexcept
 	{
 		return memwait_channel_size(sizeof(T), capacity);
 	}
 
-	/* Makes an empty one, in memory of @bytes. */
+	/* Makes an empty channel, in memory of @bytes. */
 	channel(void *memory, std::size_t bytes, std::size_t capacity,
 		sharing users = process_shared)
 		: channel_(to_channel(memory)), capacity_(capacity)
@@ -2234,7 +2230,7 @@ public:
 			      "memwait::channel");
 	}
 
-	/* One that has been made. std::errc::invalid_argument: of other items, or larger. */
+	/* An existing channel. std::errc::invalid_argument: it is larger, or has other items. */
 	static channel attach(void *memory, std::size_t bytes)
 	{
 		memwait_channel_t *made = to_channel(memory);
@@ -2246,14 +2242,14 @@ public:
 		return channel(made, capacity);
 	}
 
-	/* std::errc::broken_pipe: it is closed. */
+	/* std::errc::broken_pipe: the channel is closed. */
 	void send(const T &item)
 	{
 		detail::check(memwait_channel_send(channel_, &item, sizeof(T)),
 			      "memwait::channel::send");
 	}
 
-	/* false: it is full, or another thread is sending. */
+	/* false: the channel is full, or another thread is sending. */
 	bool try_send(const T &item)
 	{
 		int err = memwait_channel_trysend(channel_, &item, sizeof(T));
@@ -2275,7 +2271,7 @@ public:
 		}));
 	}
 
-	/* Nothing: it is closed, and nothing is left. */
+	/* Returns nullopt if the channel is closed and empty. */
 	std::optional<T> receive()
 	{
 		place item;
@@ -2283,7 +2279,7 @@ public:
 		return item.get(memwait_channel_recv(channel_, &item.value, sizeof(T)), EPIPE);
 	}
 
-	/* Nothing: not now. std::errc::broken_pipe: never more. */
+	/* Returns nullopt if there is no item. std::errc::broken_pipe: closed and empty. */
 	std::optional<T> try_receive()
 	{
 		place item;
@@ -2310,7 +2306,7 @@ public:
 		}), ETIMEDOUT);
 	}
 
-	/* What has been sent can be received. */
+	/* Further sends fail. Items that were sent can still be received. */
 	void close()
 	{
 		detail::check(memwait_channel_close(channel_), "memwait::channel::close");
@@ -2321,7 +2317,7 @@ public:
 		return capacity_;
 	}
 
-	/* How many items; may be out of date at once. */
+	/* The number of items now. */
 	std::size_t length() const noexcept
 	{
 		return memwait_channel_length(channel_);
@@ -2340,7 +2336,7 @@ public:
 		}, [](int err, bool) { detail::check(err, "memwait::channel::send_async"); });
 	}
 
-	/* co_await gives what the functions without _async return. */
+	/* co_await returns the result of the function without _async. */
 	auto receive_async(loop &owner)
 	{
 		auto begin = [from = channel_](memwait_op_t *op, received<EPIPE> &to) {
@@ -2374,7 +2370,7 @@ public:
 #endif
 
 private:
-	/* T need not have a default constructor: the library makes it, of bytes. */
+	/* T needs no default constructor: the library writes its bytes. */
 	union place {
 		place() noexcept : nothing{}
 		{
@@ -2401,7 +2397,7 @@ private:
 		return static_cast<memwait_channel_t *>(detail::check_place(memory, 8));
 	}
 
-	/* Full or empty, or another thread is within its call. */
+	/* The channel is full or empty, or another thread is in the same call. */
 	static int not_now(int err) noexcept
 	{
 		return err == EBUSY ? EAGAIN : err;
@@ -2440,7 +2436,7 @@ private:
 	std::size_t capacity_;
 };
 
-/* Words: an atomic of 1, 2, 4 or 8 bytes, in memory of any kind. */
+/* Words: atomics of 1, 2, 4 or 8 bytes, in memory of any kind. */
 
 enum class outcome {
 	ok = MEMWAIT_OK,
@@ -2450,7 +2446,7 @@ enum class outcome {
 
 namespace detail {
 
-/* Not to deduce it: std::type_identity of C++20. */
+/* Prevents deduction, like std::type_identity of C++20. */
 template <class T>
 struct same {
 	using type = T;
@@ -2508,7 +2504,7 @@ typename bits<sizeof(T)>::type to_bits(const T &value)
 	return number;
 }
 
-/* Returns an outcome, ETIMEDOUT in place of MEMWAIT_TIMED_OUT, or a negative error number. */
+/* Returns an outcome (ETIMEDOUT instead of MEMWAIT_TIMED_OUT) or a negative error number. */
 template <class T>
 int wait_by(const std::atomic<T> &word, T expected, unsigned int flags, const deadline *then)
 {
@@ -2549,7 +2545,7 @@ auto wait_by_async(loop &owner, const std::atomic<T> &word, T expected, unsigned
 
 } /* namespace detail */
 
-/* Waits while the word has that value, until a notify. */
+/* If the word has the value @expected, waits for a notify. */
 template <class T>
 outcome wait(const std::atomic<T> &word, detail::same_t<T> expected, sharing users = process_shared)
 {
@@ -2575,7 +2571,7 @@ outcome wait_until(const std::atomic<T> &word, detail::same_t<T> expected,
 	}));
 }
 
-/* Returns how many waiters have been woken, of all sizes and languages, oldest first. */
+/* Wakes waiters of any word size and language, oldest first. Returns how many it woke. */
 template <class T>
 unsigned int notify(const std::atomic<T> &word, unsigned int count, sharing users = process_shared)
 {
@@ -2596,7 +2592,7 @@ unsigned int notify_all(const std::atomic<T> &word, sharing users = process_shar
 }
 
 #ifdef __cpp_impl_coroutine
-/* co_await gives the outcome. */
+/* co_await returns the outcome. */
 template <class T>
 auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expected,
 		sharing users = process_shared)
@@ -2613,8 +2609,8 @@ auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expec
 #endif
 
 /*
- * A std::atomic whose wait() and notify_...() are for all processes that map it. In C++17, too; of
- * the same layout, and a word of all functions here.
+ * A std::atomic whose wait() and notify_...() work for all processes that map it, even in C++17. It
+ * has the layout of std::atomic, and is a word for all functions here.
  */
 template <class T, sharing Users = process_shared>
 class atomic : public std::atomic<T> {
@@ -2622,7 +2618,7 @@ public:
 	using std::atomic<T>::atomic;
 	using std::atomic<T>::operator=;
 
-	/* Until the word has another value than @old, as seen after a notify. */
+	/* Waits until a notify finds that the word differs from @old. */
 	void wait(T old, std::memory_order order = std::memory_order_seq_cst) const
 	{
 		while (detail::to_bits<T>(this->load(order)) == detail::to_bits<T>(old))
@@ -2640,7 +2636,7 @@ public:
 	}
 };
 
-/* A word of wait_any(), and the value that it should have. */
+/* A word for wait_any(), and its expected value. */
 class expectation {
 public:
 	template <class T>
@@ -2657,7 +2653,7 @@ private:
 	struct memwait_wait wait_;
 };
 
-/* @index: of the word that was notified, or of the first that is not equal; or 0. */
+/* @index: of the word that was notified, or of the first that is not equal; otherwise 0. */
 struct any_outcome {
 	outcome result;
 	std::size_t index;
@@ -2665,7 +2661,7 @@ struct any_outcome {
 
 namespace detail {
 
-/* Of an array of expectations what C takes. */
+/* Converts an array of expectations for C. */
 template <class Words>
 struct any_of {
 	static_assert(std::is_same_v<typename Words::value_type, expectation> &&
@@ -2673,7 +2669,7 @@ struct any_of {
 
 	any_of(const Words &words, const deadline *then) noexcept
 		: waits(reinterpret_cast<const struct memwait_wait *>(std::data(words))),
-		  /* Of none, and of too many: EINVAL. */
+		  /* EINVAL for no words, and for too many. */
 		  count(std::size(words) > MEMWAIT_GROUP_MAX ? 0 :
 			static_cast<unsigned int>(std::size(words))),
 		  time(then ? &then->time : nullptr),
@@ -2719,7 +2715,7 @@ struct any_waited {
 template <class Words>
 auto wait_any_by_async(loop &owner, Words &&words, const std::optional<deadline> &then)
 {
-	/* The array stays in the awaitable, which does not move when it has begun. */
+	/* The array is in the awaitable, which does not move after it has begun. */
 	auto begin = [words = std::forward<Words>(words), then](memwait_op_t *op,
 								any_waited &waited) {
 		const any_of<std::decay_t<Words>> any(words, then ? &*then : nullptr);
@@ -2737,8 +2733,8 @@ auto wait_any_by_async(loop &owner, Words &&words, const std::optional<deadline>
 } /* namespace detail */
 
 /*
- * Waits while all words have their values, until one of them is notified. @words: a std::array or
- * std::vector of expectations, 1 to MEMWAIT_GROUP_MAX.
+ * If all words have their expected values, waits until one of them is notified. @words: a
+ * std::array or std::vector of 1 to MEMWAIT_GROUP_MAX expectations.
  */
 template <class Words>
 any_outcome wait_any(const Words &words)
@@ -2786,19 +2782,19 @@ auto wait_any_async(loop &owner, Words words, const deadline &then)
 #endif
 
 /*
- * Calls @notified(count) within dispatch(), each time that notifies have come, until it is
- * destroyed, which waits for a call in another thread and dispatches meanwhile. @notified must not
- * throw, nor destroy it.
+ * Calls @notified(count) within dispatch() each time that notifies have arrived, until the watch is
+ * destroyed. The destructor waits for a call that runs in another thread, and dispatches the loop
+ * while it waits. @notified must neither throw nor destroy the watch.
  */
 class watch : detail::operation {
 public:
-	/* std::errc::resource_unavailable_try_again: the word has another value. */
+	/* std::errc::resource_unavailable_try_again: the word has a different value. */
 	template <class T>
 	watch(loop &owner, const std::atomic<T> &watched, detail::same_t<T> expected,
 	      std::function<void(unsigned int count)> notified, sharing users = process_shared)
 		: operation(owner, call, true), notified_(std::move(notified))
 	{
-		detail::check(notified_ ? 0 : EINVAL, "memwait::watch: no function");
+		detail::check(notified_ ? 0 : EINVAL, "memwait::watch: the function is empty");
 
 		const int err = begin([&](memwait_op_t *op) {
 			int result = detail::bits<sizeof(T)>::watch(
@@ -2812,7 +2808,7 @@ public:
 		detail::check(err == EINPROGRESS ? 0 : err, "memwait::watch");
 	}
 
-	/* Before what it calls is destroyed. */
+	/* Cancel before the function is destroyed. */
 	~watch()
 	{
 		cancel();

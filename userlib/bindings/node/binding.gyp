@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-# As npm builds it, against an installed libmemwait.
+# For npm, which builds the package against an installed libmemwait.
 {
   "targets": [{
     "target_name": "memwait",

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-// Types of memwait: see README.md. A failure is an Error with a code, such as ENOENT without the device. An argument of
-// another type is a TypeError with code ERR_INVALID_ARG_TYPE, one out of range a RangeError with ERR_OUT_OF_RANGE; of
-// functions that ECMAScript has, they are its errors, without a code.
+// The types of memwait; see README.md. Failures are Errors with a code, such as ENOENT if there is no device. An
+// argument of a wrong type is a TypeError with the code ERR_INVALID_ARG_TYPE, and an argument out of range is a
+// RangeError with the code ERR_OUT_OF_RANGE. Functions that ECMAScript defines throw its errors, without a code.
 
 /// <reference types="node" />
 
-// Without it all declarations would be exports.
+// Without this, all declarations would be exports.
 export {};
 
 /**
- * What map() returns, or any SharedArrayBuffer; or a view of one, such as a Buffer, within which an
- * object lies then: its offset counts from the view's beginning.
+ * A buffer from map(), any SharedArrayBuffer, or a view of such a buffer, for example a Buffer. An
+ * object must lie within the view, and its offset counts from the beginning of the view.
  */
 export type SharedMemory = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /**
- * Maps a file, or what a descriptor is of. A file that is not there is made; one that is shorter
- * than size bytes grows. A SharedArrayBuffer where Node can make one of it. Anything else is an
- * ArrayBuffer, of which postMessage() copies the contents: a worker calls map() itself.
+ * Maps a file, given by its name or by a descriptor. A file that does not exist is created, and a
+ * file shorter than size bytes is extended. Returns a SharedArrayBuffer if Node.js can make one from
+ * mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of an ArrayBuffer: each
+ * worker must call map() itself.
  */
 export function map(target: string | Buffer | URL | number,
 		    size: number): ArrayBuffer | SharedArrayBuffer;
 
-/** A descriptor of size bytes of new memory without a name, for children or map(). */
+/** Creates size bytes of memory without a name. Returns a descriptor, for map() or for children. */
 export function memfd(size: number): number;
 
 /** Whether /dev/memwait can be used. */
 export function available(): boolean;
 
 /**
- * How many wait for a word: out of date at once, for tests and diagnosis. Of any size, it has the address of its
- * first byte.
+ * Returns the number of waiters for a word now, for tests and diagnosis. A word of any size is identified by the
+ * address of its first byte.
  */
 export function waiters(typedArray: Uint8Array | Int32Array | BigInt64Array, index: number): number;
 
@@ -39,68 +40,72 @@ export type AsyncOutcome =
 	| { async: false; value: 'not-equal' | 'timed-out' }
 	| { async: true; value: Promise<'ok' | 'timed-out'> };
 
-/** As Atomics.wait(), also in memory of map(): blocks the thread. timeout is in milliseconds. */
+/** Like Atomics.wait(), also in memory from map(): blocks the thread. timeout is in milliseconds. */
 export function wait(typedArray: Int32Array, index: number, value: number, timeout?: number): Outcome;
 export function wait(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): Outcome;
 
-/** As Atomics.waitAsync(). */
+/** Like Atomics.waitAsync(), also in memory from map(). */
 export function waitAsync(typedArray: Int32Array, index: number, value: number, timeout?: number): AsyncOutcome;
 export function waitAsync(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): AsyncOutcome;
 
-/** As Atomics.notify(): wakes up to count waiters of all processes, oldest first; returns how many. */
+/** Like Atomics.notify(): wakes up to count waiters of all processes, oldest first. Returns how many it woke. */
 export function notify(typedArray: Int32Array | BigInt64Array, index: number, count?: number): number;
 
 type EngineAtomics = typeof globalThis.Atomics;
 type OwnAtomics = { wait: typeof wait; waitAsync: typeof waitAsync; notify: typeof notify };
 
-/** The engine's, with these wait, waitAsync and notify, which know only each other's waiters. */
+/**
+ * The engine's Atomics, but with the wait, waitAsync and notify of this package. Waiters of these and waiters of the
+ * engine's functions are in different queues.
+ */
 export const Atomics: Omit<EngineAtomics, keyof OwnAtomics> & OwnAtomics;
 
 export interface BlockingOptions {
-	/** In milliseconds. When it has passed: code ETIMEDOUT. */
+	/** In milliseconds. A wait that times out fails with the code ETIMEDOUT, unless described otherwise. */
 	timeout?: number;
 }
 
 export interface Options extends BlockingOptions {
-	/** Gives the wait up, without having consumed anything. What blocks refuses one: it could not see it come. */
+	/** Aborts the wait; nothing is consumed. Blocking functions reject it: they could not observe the signal. */
 	signal?: AbortSignal;
 }
 
-/** util.inspect() shows its place and state, and how many wait for it: out of date at once. */
+/** util.inspect() shows the offset, the current state and the current number of waiters. */
 declare class SharedObject {
-	/** Code EBUSY: it is in use. */
+	/** Fails with the code EBUSY if the object is in use. */
 	destroy(): void;
 }
 
 /**
- * Of what was locked or acquired, for `using` and `await using`: gives it back, once. Does nothing
- * after an unlock() of its mutex or writer, or a wait that has left its mutex unlocked.
+ * Represents a held lock or permit, for `using` and `await using`. Releases it, once. Does nothing if
+ * the mutex or writer was unlocked by unlock(), or by a wait that failed and left it unlocked.
  */
 export interface Guard extends Disposable, AsyncDisposable {
-	/** As [Symbol.dispose](), which Node has from 18.18 on. */
+	/** The same as [Symbol.dispose](), which Node.js has since 18.18. */
 	release(): void;
 }
 
-/** What a Mutex and each side of an RWLock have. */
+/** The methods of a Mutex, and of the reader and writer of an RWLock. */
 declare class Lock extends SharedObject {
 	lock(options?: Options): Promise<Guard>;
 	lockSync(options?: BlockingOptions): Guard;
 	tryLock(): boolean;
 	unlock(): void;
 	/**
-	 * callback's result, with it locked until its promise is settled. There is no unlock if
-	 * unlock() was called, or a wait has left it unlocked.
+	 * Calls callback with the lock held, until the promise that callback returns is settled. Returns
+	 * the result of callback. Does not unlock if unlock() was called, or if a wait failed and left
+	 * the lock unlocked.
 	 */
 	withLock<T>(callback: () => T | PromiseLike<T>, options?: Options): Promise<T>;
 }
 
-/** The RWLock is what is destroyed. */
+/** The reader or writer of an RWLock. destroy() is a method of the RWLock. */
 export type Side = Omit<Lock, 'destroy'>;
 
 export interface LockOptions<L> {
 	/**
-	 * If the owner of a robust lock has died, the next one runs this first, with it locked. It
-	 * must be synchronous: what returns a promise fails, as if it threw.
+	 * If the owner of a robust lock has died, the next owner first calls this function, with the
+	 * lock held. It must be synchronous: returning a promise is an error, like an exception.
 	 */
 	repair?: (lock: L) => void;
 }
@@ -108,15 +113,15 @@ export interface LockOptions<L> {
 export type MutexOptions = LockOptions<Mutex>;
 
 export interface MutexKind extends MutexOptions {
-	/** Handed over in order. Not with robust. */
+	/** The mutex is handed over in the order of waiting. Not with robust. */
 	fair?: boolean;
-	/** If its owner, a thread, dies, the next one repairs what it guards. */
+	/** If the owner, a thread, dies, the next owner repairs the data. */
 	robust?: boolean;
-	/** Owners are checked: codes EDEADLK and EPERM. */
+	/** Owners are checked: errors have the codes EDEADLK and EPERM. */
 	errorcheck?: boolean;
 }
 
-/** A memwait_mutex_t. Zeroed memory is an unlocked one. */
+/** A memwait_mutex_t. Zeroed memory is an unlocked mutex. */
 export class Mutex extends Lock {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number, kind?: MutexKind): Mutex;
@@ -126,18 +131,18 @@ export class Mutex extends Lock {
 export type RWLockOptions = LockOptions<Side>;
 
 export interface RWLockKind extends RWLockOptions {
-	/** In the order of waiting. Not with the others. */
+	/** The order of waiting decides. Not with the other options. */
 	fair?: boolean;
 	/**
-	 * If a writer, a thread, dies, the next one repairs what it guards. A reader that dies
-	 * stays one.
+	 * If a writer, a thread, dies, the next owner repairs the data. If a reader dies, the lock
+	 * stays locked for reading.
 	 */
 	robust?: boolean;
-	/** The first writer that waits precedes later readers. Otherwise readers are preferred. */
+	/** The first waiting writer precedes later readers. By default, readers are preferred. */
 	preferWriter?: boolean;
 }
 
-/** A memwait_rwlock_t: many have its reader, or one its writer. Zeroed memory is unlocked. */
+/** A memwait_rwlock_t: many can hold its reader, or one its writer. Zeroed memory is an unlocked lock. */
 export class RWLock extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number, kind?: RWLockKind): RWLock;
@@ -146,15 +151,16 @@ export class RWLock extends SharedObject {
 	readonly writer: Side;
 }
 
-/** A memwait_cond_t. Zeroed memory is one. */
+/** A memwait_cond_t. Zeroed memory is a condition variable without waiters. */
 export class Condition extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number): Condition;
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
-	 * false: the time has passed. The mutex is locked when it returns, after an abort, and after
-	 * the timeout of a script. Code EPERM: it was not locked. It is not after codes EOWNERDEAD and
-	 * ENOTRECOVERABLE or an error of repair, and may not be after others, such as ENOMEM and ENOSPC.
+	 * Returns false if it timed out. The mutex is locked after a normal return, after an abort, and
+	 * after the timeout of a script. Code EPERM: the mutex was not locked. The mutex is unlocked
+	 * after the codes EOWNERDEAD and ENOTRECOVERABLE and after an error of repair. It may be unlocked
+	 * after other errors, such as ENOMEM and ENOSPC.
 	 */
 	wait(mutex: Mutex, options?: Options): Promise<boolean>;
 	waitSync(mutex: Mutex, options?: BlockingOptions): boolean;
@@ -162,10 +168,10 @@ export class Condition extends SharedObject {
 	notifyAll(): void;
 }
 
-/** A memwait_sem_t. Zeroed memory is one of value 0. */
+/** A memwait_sem_t. Zeroed memory is a semaphore of value 0. */
 export class Semaphore extends SharedObject {
 	static readonly SIZE: number;
-	/** fair: a release is for whoever has waited longest. Its value is 32767 at most. */
+	/** fair: a release goes to the oldest waiter. The value of a fair semaphore is at most 32767. */
 	static init(memory: SharedMemory, byteOffset?: number, value?: number,
 		    kind?: { fair?: boolean }): Semaphore;
 	constructor(memory: SharedMemory, byteOffset?: number);
@@ -177,63 +183,63 @@ export class Semaphore extends SharedObject {
 }
 
 /**
- * A memwait_barrier_t, at which parties meet. One that leaves, by a timeout, code ETIMEDOUT, or a
- * signal, has not come. No more than parties may be there at a time. It must be made by init().
+ * A memwait_barrier_t for a number of parties. A party that leaves, by a timeout (code ETIMEDOUT) or a
+ * signal, has not arrived. No more than parties may wait at a time. A barrier must be made by init().
  */
 export class Barrier extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset: number, parties: number): Barrier;
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
-	 * true for one of those that have met. Code EPIPE: it was aborted or reset. A party in Python
-	 * that times out aborts it.
+	 * Returns true to one of the parties that met. Code EPIPE: the barrier was aborted or reset. (A
+	 * party in Python that times out aborts it.)
 	 */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
-	/** EPIPE for all that wait, and all that come before a reset. */
+	/** Present and later waits fail with the code EPIPE, until a reset. */
 	abort(): void;
-	/** EPIPE for all that wait. Those that come then meet. */
+	/** Present waits fail with the code EPIPE. Later waits work again. */
 	reset(): void;
 }
 
-/** A memwait_waitgroup_t: a count, and waits until it is 0. Zeroed memory is one of count 0. */
+/** A memwait_waitgroup_t: a count, and waits until it is 0. Zeroed memory is a group of count 0. */
 export class WaitGroup extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number, count?: number): WaitGroup;
 	constructor(memory: SharedMemory, byteOffset?: number);
-	/** Code EINVAL: it would be negative. Code EOVERFLOW: it would be above 2^30 - 1. */
+	/** Code EINVAL: the count would be negative. Code EOVERFLOW: the count would exceed 2^30 - 1. */
 	add(count?: number): void;
 	/** add(-1) */
 	done(): void;
-	/** false: the time has passed. */
+	/** Returns false if it timed out. */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
 }
 
 /**
- * A flag, and those who wait for it: C's memwait_event_t. Aligned to 4 bytes. Zeroed memory is one
- * that is not set.
+ * A memwait_event_t: a flag to wait for. It is aligned to 4 bytes. Zeroed memory is an event that is
+ * not set.
  */
 export class Event extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number): Event;
 	constructor(memory: SharedMemory, byteOffset?: number);
-	/** Wakes all. */
+	/** Sets the event, and wakes all waiters. */
 	set(): void;
-	/** Who waits from here on waits for the next set(). */
+	/** Clears the event: later waits wait for the next set(). */
 	clear(): void;
 	isSet(): boolean;
-	/** false: the time has passed. */
+	/** Returns false if it timed out. */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
 }
 
-/** A memwait_channel_t: a bounded queue of items of one size. Code EPIPE: closed. */
+/** A memwait_channel_t: a bounded queue of items of one size. Code EPIPE: the channel is closed. */
 export class Channel extends SharedObject implements AsyncIterable<Uint8Array> {
-	/** In bytes. */
+	/** The size of a channel in bytes. */
 	static size(itemSize: number, capacity: number): number;
 	static init(memory: SharedMemory, byteOffset: number, itemSize: number, capacity: number): Channel;
-	/** Of a channel that is there. */
+	/** Attaches to an existing channel. */
 	constructor(memory: SharedMemory, byteOffset?: number);
 	readonly itemSize: number;
 	readonly length: number;
@@ -243,8 +249,8 @@ export class Channel extends SharedObject implements AsyncIterable<Uint8Array> {
 	recv(options?: Options): Promise<Uint8Array>;
 	recvSync(options?: BlockingOptions): Uint8Array;
 	tryRecv(): Uint8Array | undefined;
-	/** What was sent can be received. */
+	/** Further sends fail. Items that were sent can still be received. */
 	close(): void;
-	/** Until it is closed and empty. */
+	/** Iterates until the channel is closed and empty. */
 	[Symbol.asyncIterator](): AsyncIterator<Uint8Array>;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 'use strict';
 /*
- * memwait for Node: see README.md and index.d.ts. What programs pass is checked here; memwait.c has
- * the rest.
+ * memwait for Node.js: see README.md and index.d.ts. This file checks arguments; memwait.c does the
+ * rest.
  */
 const fs = require('fs');
 const path = require('path');
@@ -12,15 +12,22 @@ const { inspect } = require('util');
 const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').types;
 
 // Built by make beside this file, or by npm.
-const native = fs.existsSync(path.join(__dirname, 'memwait.node'))
-	? require('./memwait.node') : require('./build/Release/memwait.node');
+const addon = fs.existsSync(path.join(__dirname, 'memwait.node'))
+	? path.join(__dirname, 'memwait.node') : path.join(__dirname, 'build/Release/memwait.node');
 
-// As in memwait.c.
+// Load the addon once for each thread, even if a test runner empties require.cache: an addon cannot
+// be unloaded, and each time that it is loaded it opens two descriptors of the device.
+const loaded = Symbol.for(addon);
+if (!process[loaded])
+	Object.defineProperty(process, loaded, { value: require(addon) });
+const native = process[loaded];
+
+// The same values as in memwait.c.
 const LOCK = 0, WAIT = 1, ACQUIRE = 2, SEND = 3, RECV = 4, READ = 5, WRITE = 6, MEET = 7, ZERO = 8,
 	SET = 9;
 const MUTEX = 0, COND = 1, SEM = 2, CHANNEL = 3, RWLOCK = 4, BARRIER = 5, WAITGROUP = 6, EVENT = 7;
 
-// As in memwait.h.
+// The same values as in memwait.h.
 const FAIR = 0x4;
 const MUTEX_FLAGS = { errorcheck: 0x2, fair: FAIR, robust: 0x8 };
 const RWLOCK_FLAGS = { fair: FAIR, robust: 0x8, preferWriter: 0x10 };
@@ -32,7 +39,8 @@ function getter(prototype, name)
 	return (object) => Reflect.apply(get, object, []);
 }
 
-// As Node's own of bad arguments. Words have those of the engine, which have no code.
+// The errors that Node's own functions throw for bad arguments. The functions for words throw the
+// engine's errors, which have no code.
 
 function wrongType(text)
 {
@@ -55,15 +63,15 @@ function checkInteger(value, name)
 	if (typeof value !== 'number')
 		throw wrongType(`${name} must be a number`);
 	if (!Number.isSafeInteger(value) || value < 0)
-		throw outOfRange(`${name} must be an integer from 0`);
+		throw outOfRange(`${name} must be an integer >= 0`);
 }
 
-// What C takes for an unsigned int.
+// An unsigned int of C.
 function checkCount(value, name, most = 0xffffffff)
 {
 	checkInteger(value, name);
 	if (value > most)
-		throw outOfRange(`${name} must be ${most} at most`);
+		throw outOfRange(`${name} must be at most ${most}`);
 }
 
 function checkOptions(options = {})
@@ -73,7 +81,7 @@ function checkOptions(options = {})
 	return options;
 }
 
-// What a program may override is not asked.
+// These getters are taken from the prototype, because a program may override those of its objects.
 const TypedArray = Object.getPrototypeOf(Int32Array.prototype);
 const bufferOf = getter(TypedArray, 'buffer');
 const lengthOf = getter(TypedArray, 'length');
@@ -81,7 +89,7 @@ const { keys } = TypedArray;
 
 // Memory
 
-// The buffers of map(): what keeps the mapping of each, also when the buffer is detached.
+// For each buffer of map(), the object that holds its mapping, even if the buffer is detached.
 const mappings = new WeakMap();
 
 // Undefined: the buffer is not in shared memory.
@@ -97,21 +105,46 @@ function checkSize(size)
 		throw outOfRange('size must not be 0');
 }
 
+// Returns a descriptor, and whether the file was created. First tries without O_CREAT: in a sticky
+// directory Linux refuses that flag for another user's file (fs.protected_regular).
+function openFile(path)
+{
+	const { O_RDWR, O_CREAT, O_EXCL } = fs.constants;
+	for (;;) {
+		try {
+			return [fs.openSync(path, O_RDWR), false];
+		} catch (error) {
+			if (error.code !== 'ENOENT')
+				throw error;
+		}
+		try {
+			return [fs.openSync(path, O_RDWR | O_CREAT | O_EXCL, 0o600), true];
+		} catch (error) {
+			if (error.code !== 'EEXIST')
+				throw error;
+		}
+	}
+}
+
 function map(target, size)
 {
 	checkSize(size);
-	// Node would throw, too, but end the mapping by itself.
+	// Node.js would also throw, but would unmap the memory itself.
 	if (size > constants.MAX_LENGTH)
 		throw outOfRange('size is larger than any buffer');
-	let fd = target;
+	let fd = target, made = false;
 	if (typeof target !== 'number')
-		fd = fs.openSync(target, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+		[fd, made] = openFile(target);
 	else if (!Number.isInteger(fd) || fd < 0 || fd > 0x7fffffff)
-		throw outOfRange('a descriptor must be an integer from 0');
+		throw outOfRange('a descriptor must be an integer >= 0');
 	try {
 		const [buffer, mapping] = native.map(fd, size);
 		mappings.set(buffer, mapping);
 		return buffer;
+	} catch (error) {
+		if (made)
+			fs.unlinkSync(target);
+		throw error;
 	} finally {
 		if (fd !== target)
 			fs.closeSync(fd);
@@ -134,7 +167,7 @@ function available()
 	}
 }
 
-// Words: names and steps are those of ECMAScript's specification.
+// Words: the names and steps are those of ECMAScript's specification.
 
 function toIntegerOrInfinity(value)
 {
@@ -155,7 +188,7 @@ function validateWaitable(typedArray)
 {
 	if (!isInt32Array(typedArray) && !isBigInt64Array(typedArray))
 		throw new TypeError('not an Int32Array or BigInt64Array');
-	// Throws if it is detached, or out of bounds.
+	// Throws if the buffer is detached, or the view is out of bounds.
 	if (lengthOf(typedArray) === 0)
 		Reflect.apply(keys, typedArray, []);
 }
@@ -165,17 +198,17 @@ function doWait(typedArray, index, value, timeout, keeps)
 	validateWaitable(typedArray);
 	const keeper = keeperOf(bufferOf(typedArray));
 	if (keeper === undefined)
-		throw new TypeError('not in shared memory');
+		throw new TypeError('the memory is not shared');
 	const i = validateAtomicAccess(typedArray, index);
 	const v = isBigInt64Array(typedArray) ? BigInt.asIntN(64, value) : value | 0;
 	const q = +timeout;
 	const t = Number.isNaN(q) ? Infinity : Math.max(q, 0);
 	const result = native.waitWord(typedArray, i, v, t, keeps ? keeper : undefined);
-	// A time may be over before the wait has begun, but only 0 is for that to be said at once.
+	// A timeout may pass before the wait begins, but only a timeout of 0 may end synchronously.
 	return keeps && t > 0 && result === 'timed-out' ? Promise.resolve(result) : result;
 }
 
-// Methods, as those of the engine are: no constructors.
+// Methods, like those of the engine: they are not constructors.
 const { wait, waitAsync, notify } = {
 	wait(typedArray, index, value, timeout) {
 		return doWait(typedArray, index, value, timeout, false);
@@ -190,14 +223,14 @@ const { wait, waitAsync, notify } = {
 		validateWaitable(typedArray);
 		const i = validateAtomicAccess(typedArray, index);
 		const c = count === undefined ? Infinity : Math.max(toIntegerOrInfinity(count), 0);
-		// Nothing can wait in memory that is not shared.
+		// Memory that is not shared has no waiters.
 		if (keeperOf(bufferOf(typedArray)) === undefined)
 			return 0;
 		return native.notify(typedArray, i, c);
 	},
 };
 
-// The engine's, with these three instead of its own.
+// The engine's Atomics, with these three functions instead of its own.
 const Atomics = Object.create(Object.prototype,
 	Object.getOwnPropertyDescriptors(globalThis.Atomics));
 for (const value of [wait, waitAsync, notify]) {
@@ -211,13 +244,13 @@ function waiters(typedArray, index)
 	if (!(typedArray instanceof Uint8Array))
 		validateWaitable(typedArray);
 	if (keeperOf(bufferOf(typedArray)) === undefined)
-		throw new TypeError('not in shared memory');
+		throw new TypeError('the memory is not shared');
 	return native.waiters(typedArray, validateAtomicAccess(typedArray, index));
 }
 
 // Objects
 
-// Of an object: what inspect() shows besides its place.
+// The method that returns the state that inspect() shows.
 const state = Symbol('state');
 let nativeOf;
 
@@ -226,22 +259,22 @@ class SharedObject {
 	#keeper;
 	#byteOffset;
 
-	// memory: a buffer, or a view of one, within which the object lies then.
+	// memory: a buffer, or a view of one, which the object must lie in.
 	constructor(kind, memory, byteOffset = 0) {
 		const isView = ArrayBuffer.isView(memory);
 		const buffer = isView ? memory.buffer : memory;
 		this.#keeper = keeperOf(buffer);
 		if (this.#keeper === undefined)
-			throw wrongType('not a SharedArrayBuffer, from map(), or a view of one');
+			throw wrongType('memory must be from map() or a SharedArrayBuffer');
 		checkInteger(byteOffset, 'byteOffset');
 		if (byteOffset > memory.byteLength)
-			throw outOfRange('byteOffset is behind the memory');
+			throw outOfRange('byteOffset is beyond the end of the memory');
 		this.#byteOffset = byteOffset + (isView ? memory.byteOffset : 0);
 		this.#native = native.object(new Uint8Array(buffer, this.#byteOffset,
 							     memory.byteLength - byteOffset), kind);
 	}
 
-	// EBUSY: it is in use.
+	// EBUSY: the object is in use.
 	destroy() {
 		native.destroy(this.#native);
 	}
@@ -251,7 +284,7 @@ class SharedObject {
 	}
 
 	[inspect.custom](depth, options, inspect) {
-		// A prototype is no object.
+		// The prototype is not an object of this class.
 		if (!(#native in this))
 			return inspect(this, { ...options, customInspect: false });
 		const { name } = this.constructor;
@@ -262,7 +295,7 @@ class SharedObject {
 			Object.assign(shown, this[state]());
 			shown.waiters = native.objectWaiters(this.#native);
 		} catch ({ code }) {
-			// Such as a channel that was destroyed, or no device.
+			// For example, the channel was destroyed, or there is no device.
 			shown.error = code;
 		}
 		return `${name} ${inspect(shown, options)}`;
@@ -273,7 +306,7 @@ class SharedObject {
 	}
 }
 
-// The bits of those of @names that are true in @options.
+// The flags of those @names that are true in @options.
 function flagsOf(names, options)
 {
 	const checked = checkOptions(options);
@@ -287,7 +320,7 @@ function flagsOf(names, options)
 	return flags;
 }
 
-// And back, those that are there.
+// The reverse: the names of the flags of an object.
 function namesOf(names, object)
 {
 	const flags = native.flags(nativeOf(object));
@@ -302,14 +335,14 @@ function timeoutOf({ timeout = Infinity })
 	return Math.max(timeout, 0);
 }
 
-// [timeout, signal], each read once, of a wait that can be begun: the signal has not come yet.
+// Returns [timeout, signal], each read once. Throws if the signal has already been aborted.
 function readOptions(options)
 {
 	const checked = checkOptions(options);
 	const timeout = timeoutOf(checked);
 	const { signal } = checked;
 	if (signal !== undefined) {
-		// Another realm's, or a library's, will do.
+		// A signal of another realm or of a library is accepted.
 		for (const name of ['throwIfAborted', 'addEventListener', 'removeEventListener']) {
 			if (typeof signal?.[name] !== 'function')
 				throw wrongType('signal must be an AbortSignal');
@@ -319,7 +352,7 @@ function readOptions(options)
 	return [timeout, signal];
 }
 
-// The result, or a promise of it. @users: what must stay while it is pending.
+// Returns the result, or a promise of it. @users: objects that must live while it is pending.
 function begin(call, object, [timeout, signal], extra, users = object)
 {
 	const result = native.waitObject(call, nativeOf(object), timeout, extra, users,
@@ -334,18 +367,18 @@ function begin(call, object, [timeout, signal], extra, users = object)
 	return promise;
 }
 
-// The timeout of a wait that blocks.
+// Returns the timeout of a blocking wait.
 function readBlocking(options)
 {
 	const checked = checkOptions(options);
 	const timeout = timeoutOf(checked);
-	// The thread would not see it come.
+	// The thread could not observe the signal.
 	if (checked.signal !== undefined)
-		throw wrongType('what blocks takes no signal');
+		throw wrongType('a blocking function takes no signal');
 	return timeout;
 }
 
-// @users: as above. What is not an argument of the call might be collected while it blocks.
+// @users: as above. Objects that are no arguments of the call might be collected while it blocks.
 function block(call, object, timeout, extra, users = object)
 {
 	return native.waitObject(call, nativeOf(object), timeout, extra, undefined, false, users);
@@ -353,7 +386,7 @@ function block(call, object, timeout, extra, users = object)
 
 let drop;
 
-// Undoes what was locked or acquired, once; nothing, if a wait has left the mutex unlocked.
+// Releases a lock or a permit, once. Does nothing if a wait has left the mutex unlocked.
 class Guard {
 	#undo;
 
@@ -375,7 +408,7 @@ class Guard {
 	}
 }
 
-// Older Nodes do not have them, nor what would call them.
+// Older versions of Node.js have neither these symbols nor `using`.
 if (Symbol.dispose) {
 	Object.defineProperties(Guard.prototype, {
 		[Symbol.dispose]: { value: Guard.prototype.release, writable: true,
@@ -387,7 +420,7 @@ if (Symbol.dispose) {
 
 let acquired, guardOf, setGuard;
 
-// A Mutex, and each side of an RWLock. Whoever holds it exclusively has its guard.
+// A Mutex, or the reader or writer of an RWLock. #guard is that of the exclusive holder.
 class Lock extends SharedObject {
 	#call;
 	#repair;
@@ -401,7 +434,7 @@ class Lock extends SharedObject {
 			throw wrongType('repair must be a function');
 	}
 
-	// False: a reader that has repaired has had it for writing, and takes it again.
+	// False: a reader locked it for writing to repair it, and must now lock it for reading.
 	#isLocked(died) {
 		acquired(this, died);
 		if (!died || this.#call !== READ)
@@ -466,15 +499,15 @@ class Lock extends SharedObject {
 	}
 
 	/*
-	 * It is locked; @died: its owner has died with it. What nobody repairs is not used any
-	 * more: everybody gets ENOTRECOVERABLE.
+	 * The lock is held; @died: the last owner died while it held the lock. If it cannot be
+	 * repaired, it is unlocked, and every user gets ENOTRECOVERABLE.
 	 */
 	static #acquired(lock, died) {
 		if (!died)
 			return;
 		try {
 			if (lock.#repair === undefined) {
-				const text = 'the owner of the lock has died, and there is no ' +
+				const text = 'the owner of the lock died, and there is no ' +
 					     'repair function';
 				throw Object.assign(new Error(text), { code: 'EOWNERDEAD' });
 			}
@@ -515,7 +548,7 @@ class Mutex extends Lock {
 
 	[state]() {
 		const kind = namesOf(MUTEX_FLAGS, this);
-		// One that checks owners tells its own thread only.
+		// A mutex that checks owners reports only whether this thread holds it.
 		const name = kind.robust || kind.errorcheck ? 'lockedByThisThread' : 'locked';
 		return { ...kind, [name]: native.isHeld(nativeOf(this)) };
 	}
@@ -569,9 +602,9 @@ class Condition extends SharedObject {
 
 	async wait(mutex, options) {
 		checkMutex(mutex);
-		// Before the wait has begun the mutex is locked, and must not be locked again.
+		// An error before the wait begins leaves the mutex locked: do not lock it again.
 		const [timeout, signal] = readOptions(options);
-		// Others have theirs meanwhile.
+		// During the wait, other holders set their own guards.
 		const guard = guardOf(mutex);
 		let promise, died;
 		try {
@@ -579,7 +612,7 @@ class Condition extends SharedObject {
 					[this, mutex]);
 			died = await promise;
 		} catch (error) {
-			// A cancelled wait has not locked the mutex, which the caller unlocks.
+			// A cancelled wait has not locked the mutex, but the caller will unlock it.
 			if (signal?.aborted && error === signal.reason) {
 				try {
 					await mutex.lock();
@@ -607,7 +640,7 @@ class Condition extends SharedObject {
 		try {
 			died = block(WAIT, this, readBlocking(options), nativeOf(mutex),
 				     [this, mutex]);
-			// An error that is returned, not thrown: the mutex is not locked.
+			// If the error is returned, not thrown, then the mutex is not locked.
 			if (typeof died === 'object') {
 				drop(guard);
 				throw died;
@@ -711,7 +744,7 @@ class Barrier extends SharedObject {
 	}
 }
 
-// Of the error of a wait that says false if its time has passed, and not of an abort.
+// Returns false for a timeout. Rethrows every other error, including the reason of an abort.
 function timedOut(error, signal)
 {
 	if (error?.code === 'ETIMEDOUT' && !(signal?.aborted && error === signal.reason))
@@ -843,7 +876,7 @@ class Channel extends SharedObject {
 		if (!ArrayBuffer.isView(item))
 			throw wrongType('an item must be a view of a buffer');
 		if (item.byteLength !== this.#itemSize)
-			throw outOfRange(`an item has ${this.#itemSize} bytes`);
+			throw outOfRange(`an item must have ${this.#itemSize} bytes`);
 		return new Uint8Array(item.buffer, item.byteOffset, item.byteLength);
 	}
 
@@ -898,7 +931,7 @@ for (const [Class, size] of [[Mutex, 40], [Condition, 48], [Semaphore, 32], [RWL
 			     [Barrier, 32], [WaitGroup, 32], [Event, 4]])
 	Object.defineProperty(Class, 'SIZE', { value: size, enumerable: true });
 
-// Written so that import finds the names: shorthands, and nothing spread.
+// `import` finds the names only if they are written as shorthands, and nothing is spread.
 module.exports = {
 	map, memfd, available, waiters, Atomics, wait, waitAsync, notify, Mutex, RWLock, Condition,
 	Semaphore, Barrier, WaitGroup, Event, Channel,

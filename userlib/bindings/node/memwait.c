@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The native half of the package: memory, and waits in it. index.js checks what programs pass.
+ * The native half of the package: memory, and waits in it. index.js checks arguments.
  *
  * Each environment (the main thread, a worker) has a state, and up to two loops of libmemwait, made
- * at first need. The descriptor of one is watched by the environment's own loop, and its operations
- * settle promises. The other is for waits that block: the thread sleeps until its descriptor is
- * readable. A blocking wait is an operation too, so that it can be looked up from, for
- * worker.terminate(), without losing its place.
+ * when they are first needed. The environment's own event loop watches the descriptor of one of
+ * them, whose operations settle promises. The other loop is for blocking waits: the thread sleeps
+ * until its descriptor is readable. A blocking wait is an operation as well, so that the thread can
+ * check for worker.terminate() without losing its queue position.
  *
- * What an operation uses must stay mapped while it is pending, whatever JavaScript does with the
- * buffer. So each has a reference to a value that keeps the memory: for map()'s buffers an external
- * of their mapping, as a buffer can be detached; otherwise the SharedArrayBuffer, which cannot.
+ * The memory that an operation uses must stay mapped while it is pending, whatever JavaScript does
+ * with the buffer. Each operation therefore has a reference to a value that keeps the memory
+ * mapped: for buffers of map() an external value for the mapping, because a buffer can be detached;
+ * otherwise the SharedArrayBuffer, which cannot be detached.
  */
 #define _GNU_SOURCE
 #define NAPI_VERSION 8
@@ -33,12 +34,12 @@
 #include <memwait.h>
 
 #define MOST_ARGUMENTS	7
-/* In ms, how long a blocked thread may not notice its end if nothing wakes its event loop. */
+/* In ms: the longest time until a blocked thread notices its end if its event loop is not woken. */
 #define SLICE		50
-/* Longer timeouts, in ms, are no timeouts. */
+/* In ms: longer timeouts never expire. */
 #define FOREVER		1e15
 
-/* What can be waited for, and kinds of objects, as index.js numbers them. */
+/* The calls, and the kinds of objects. index.js has the same numbers. */
 enum call {
 	CALL_LOCK,
 	CALL_WAIT,
@@ -64,7 +65,7 @@ enum kind {
 	KIND_EVENT,
 };
 
-/* The library's functions, which take a pointer to one kind of object each. */
+/* The library's functions, each of which takes a pointer to one kind of object. */
 typedef int (*action_t)(void *object);
 typedef int (*start_t)(void *object, memwait_op_t *op);
 typedef int (*start_until_t)(void *object, clockid_t clock, const struct timespec *deadline,
@@ -80,13 +81,13 @@ typedef int (*start_until_t)(void *object, clockid_t clock, const struct timespe
 	.undo = (action_t)memwait_##object##_unlock,				\
 	.mend = (action_t)memwait_##object##_consistent
 
-/* By call. NULL: it has none, or one with more arguments; or there is nothing to undo. */
+/* For each call. NULL: no such function, one with more arguments, or nothing to undo. */
 static const struct verb {
 	enum kind kind;
 	start_t start;
 	start_until_t start_until;
 	action_t attempt;
-	action_t undo;			/* what it has taken */
+	action_t undo;			/* releases what the call has acquired */
 	action_t mend;			/* after EOWNERDEAD */
 } verbs[] = {
 	[CALL_LOCK] = { .kind = KIND_MUTEX, LOCKS(mutex, lock) },
@@ -109,7 +110,7 @@ struct mapping {
 	atomic_int users;
 };
 
-/* An object in shared memory, checked. Its JavaScript object keeps the memory. */
+/* A checked object in shared memory. Its JavaScript object keeps the memory mapped. */
 struct object {
 	enum kind kind;
 	void *memory;
@@ -118,25 +119,25 @@ struct object {
 };
 
 struct state {
-	struct state *next;		/* of this thread's */
+	struct state *next;		/* of the same thread */
 	napi_env env;
 	uv_loop_t *uv;
 	memwait_loop_t *loop;
-	memwait_loop_t *dispatched;	/* now: it cannot be closed */
+	memwait_loop_t *dispatched;	/* in dispatch now, and cannot be closed */
 	uv_poll_t *poll;		/* of @loop */
-	unsigned int polls;		/* that are not closed */
-	bool ends;			/* freed with the last of them */
+	unsigned int polls;		/* number of uv_poll_t not yet closed */
+	bool ends;			/* free this with the last of @polls */
 	struct wait *pending;
 	memwait_loop_t *blocking;
-	int epoll;			/* of @blocking and of @uv; -1 */
+	int epoll;			/* polls @blocking and @uv; or -1 */
 	napi_async_context context;
-	napi_ref probe;			/* a function of JavaScript */
+	napi_ref probe;			/* a JavaScript function */
 	napi_async_cleanup_hook_handle hook;
 };
 
 struct wait {
 	memwait_op_t op;
-	struct wait *next, **link;	/* of the state's pending ones */
+	struct wait *next, **link;	/* in the state's list of pending waits */
 	struct state *state;
 	enum call call;
 	void *object;
@@ -145,15 +146,15 @@ struct wait {
 	uint64_t expected;
 	unsigned char *item;
 	size_t item_size;
-	napi_deferred deferred;		/* NULL: blocks */
+	napi_deferred deferred;		/* NULL: a blocking wait */
 	napi_ref keep;
-	int users;			/* pending, and its handle */
+	int users;			/* the pending operation, and its handle */
 	bool done;
 	bool is_serial;			/* of CALL_MEET */
 	int result;
 };
 
-/* A thread has one for each environment and time that the package was loaded. */
+/* Each environment of a thread has one. */
 static _Thread_local struct state *states;
 
 static napi_value undefined(napi_env env)
@@ -188,7 +189,7 @@ static napi_value string(napi_env env, const char *text)
 	return value;
 }
 
-/* As Node's own: a code, and a negative errno. @err: positive or negative. */
+/* Throws an error like Node's own, with a code and a negative errno. @err: positive or negative. */
 static napi_value error_with(napi_env env, int err, const char *text)
 {
 	napi_value error = NULL;
@@ -204,7 +205,7 @@ static napi_value error_with(napi_env env, int err, const char *text)
 	return error;
 }
 
-/* Of the library. */
+/* For errors of the library. */
 static napi_value error_of(napi_env env, int err)
 {
 	return error_with(env, err, memwait_strerror(err));
@@ -216,7 +217,7 @@ static napi_value throw(napi_env env, int err)
 	return NULL;
 }
 
-/* Of a system call for memory, which knows nothing of the device. */
+/* For errors of system calls for memory, which do not involve the device. */
 static napi_value throw_errno(napi_env env, int err)
 {
 	napi_throw(env, error_with(env, err, strerror(err)));
@@ -260,7 +261,7 @@ static void *external_from(napi_env env, napi_value value)
 
 static void mapping_put(struct mapping *mapping)
 {
-	/* acq_rel: what other threads did with the memory precedes its end */
+	/* acq_rel: other threads' accesses to the memory precede its unmapping */
 	if (atomic_fetch_sub_explicit(&mapping->users, 1, memory_order_acq_rel) > 1)
 		return;
 	munmap(mapping->memory, mapping->size);
@@ -274,7 +275,7 @@ static void buffer_ends(napi_env env, void *data, void *hint)
 	mapping_put(hint);
 }
 
-/* Of a SharedArrayBuffer, in any thread. */
+/* The finalizer of a SharedArrayBuffer, in any thread. */
 static void shared_buffer_ends(void *data, void *hint)
 {
 	(void)data;
@@ -288,7 +289,7 @@ static void mapping_external_ends(napi_env env, void *data, void *hint)
 	mapping_put(data);
 }
 
-/* Newer Nodes have it. */
+/* Newer versions of Node.js have this function. */
 typedef napi_status (*create_shared_t)(napi_env env, void *data, size_t size,
 				       void (*finalize)(void *data, void *hint), void *hint,
 				       napi_value *result);
@@ -298,7 +299,7 @@ static napi_status create_buffer(napi_env env, struct mapping *mapping, napi_val
 	static const char name[] = "node_api_create_external_sharedarraybuffer";
 	create_shared_t create_shared;
 
-	/* POSIX's way to make a function pointer of it. */
+	/* the conversion to a function pointer that POSIX specifies */
 	*(void **)&create_shared = dlsym(RTLD_DEFAULT, name);
 	if (create_shared &&
 	    create_shared(env, mapping->memory, mapping->size, shared_buffer_ends, mapping,
@@ -308,17 +309,26 @@ static napi_status create_buffer(napi_env env, struct mapping *mapping, napi_val
 						mapping, buffer);
 }
 
-/* A file that is shorter grows, and never shrinks: others may map it. */
+/*
+ * Extends a file that is shorter; a file never shrinks, because others may map it. The new part is
+ * allocated: otherwise access would raise SIGBUS if the file system is full.
+ */
 static int grow(int fd, size_t size)
 {
 	struct stat stat;
+	int err;
 
 	if (fstat(fd, &stat))
 		return errno;
-	return (size_t)stat.st_size < size ? posix_fallocate(fd, 0, (off_t)size) : 0;
+	if ((size_t)stat.st_size >= size)
+		return 0;
+	do {
+		err = posix_fallocate(fd, stat.st_size, (off_t)size - stat.st_size);
+	} while (err == EINTR);
+	return err;
 }
 
-/* (fd, size): [the buffer, what keeps the mapping] */
+/* (fd, size): [buffer, value that keeps the mapping] */
 static napi_value map(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS], pair, value;
@@ -349,12 +359,13 @@ static napi_value map(napi_env env, napi_callback_info info)
 		mapping_put(mapping);
 		napi_is_exception_pending(env, &pending);
 		if (!pending)
-			napi_throw_error(env, "ENOTSUP", "this engine allows no external buffers");
+			napi_throw_error(env, "ENOTSUP",
+					 "this engine does not support external buffers");
 		return NULL;
 	}
 	napi_create_array_with_length(env, 2, &pair);
 	napi_set_element(env, pair, 0, value);
-	/* relaxed: whoever drops the last one has the others' drops before it */
+	/* relaxed: the release of the last share is ordered after all others */
 	atomic_fetch_add_explicit(&mapping->users, 1, memory_order_relaxed);
 	if (napi_create_external(env, mapping, mapping_external_ends, NULL, &value) != napi_ok) {
 		mapping_put(mapping);
@@ -413,7 +424,7 @@ static void wait_unlink(struct wait *wait)
 	if (wait->next)
 		wait->next->link = wait->link;
 	napi_delete_reference(state->env, wait->keep);
-	/* The process lives for pending waits, and for nothing else of ours. */
+	/* Only pending waits keep the process alive; nothing else of the package does. */
 	if (!state->pending)
 		uv_unref((uv_handle_t *)state->poll);
 }
@@ -443,7 +454,7 @@ static const char *outcome(int result)
 	}
 }
 
-/* The library's result, of whichever call: 0 or an error. */
+/* The result of any call of the library: 0 or an error. */
 static void end_with(struct wait *wait, int result)
 {
 	wait->is_serial = wait->call == CALL_MEET && result == MEMWAIT_BARRIER_SERIAL_THREAD;
@@ -451,8 +462,8 @@ static void end_with(struct wait *wait, int result)
 }
 
 /*
- * What a wait returns; *@failed: an error instead. True is for EOWNERDEAD, and for the serial
- * thread of a barrier.
+ * Returns the JavaScript result of a wait; *@failed: it is an error. True stands for EOWNERDEAD,
+ * and for the serial thread of a barrier.
  */
 static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 {
@@ -480,8 +491,8 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 }
 
 /*
- * Whether the environment ends, and with it the thread. Then calls for JavaScript are refused: this
- * is one that runs none.
+ * Whether the environment, and therefore the thread, is ending. Calls that need JavaScript are then
+ * refused: this is such a call, but runs no JavaScript.
  */
 static bool is_ending(const struct state *state)
 {
@@ -493,50 +504,38 @@ static bool is_ending(const struct state *state)
 }
 
 /*
- * An item comes last in its channel, with patience for another sender, but for none that is
- * stopped. If the channel is full or closed, it is lost.
+ * Sends an item again, to the end of its channel, and waits for room for 0.1 s: the thread is
+ * ending, so no later call can send it. If there is no room, or the channel is closed, the item is
+ * lost.
  */
 static void send_again(const struct wait *wait)
 {
-	int tries = 1000;
+	const uint64_t end = uv_hrtime() + 100000000;
+	int ret;
 
-	while (memwait_channel_trysend(wait->object, wait->item, wait->item_size) == EBUSY &&
-	       --tries)
-		sched_yield();
+	do {
+		ret = memwait_channel_trysend(wait->object, wait->item, wait->item_size);
+	} while ((ret == EBUSY || ret == EAGAIN) && uv_hrtime() < end && !sched_yield());
 }
 
 /*
- * What came for a wait whose end JavaScript will not see goes to the next one. A death is left for
- * the end of this thread to tell. A thread that goes on tells of none, and keeps the mutex of a
- * condition.
+ * Passes the result of a wait to the next waiter, because JavaScript will not see it. A thread that
+ * continues after a blocking wait for a condition keeps the mutex locked.
  */
-static void give_back(const struct wait *wait)
+static void give_back(struct wait *wait)
 {
-	action_t undo = wait->call == CALL_WORD ? NULL : verbs[wait->call].undo;
-	bool ends = is_ending(wait->state);
+	bool keeps_mutex = wait->call == CALL_WAIT && !wait->deferred && !is_ending(wait->state);
+	int ret = 0;
 
-	/* Nobody will repair what it guards. */
-	if (wait->result == EOWNERDEAD && !ends && undo)
-		undo(wait->object);
-	else if (wait->result == EOWNERDEAD && !ends)
-		memwait_mutex_unlock(wait->mutex);
-	if (wait->call == CALL_WAIT) {
-		if (!wait->result || wait->result == EOWNERDEAD)
-			memwait_cond_signal(wait->object);
-		/* Also when its time was over the mutex is locked. */
-		if ((!wait->result || wait->result == ETIMEDOUT) && (ends || wait->deferred))
-			memwait_mutex_unlock(wait->mutex);
+	if (keeps_mutex && !wait->result)
+		memwait_cond_signal(wait->object);
+	if (keeps_mutex && (!wait->result || wait->result == ETIMEDOUT))
 		return;
-	}
-	if (wait->result)
-		return;
-	if (undo) {
-		undo(wait->object);
-	} else if (wait->call == CALL_RECV) {
+	if (wait->call == CALL_RECV && !wait->result)
 		send_again(wait);
-	} else if (wait->call == CALL_WORD) {
-		memwait_notify(wait->object, 1, 0);
-	}
+	else
+		ret = memwait_op_undo(&wait->op);
+	(void)ret;
 }
 
 static void settle(struct wait *wait)
@@ -560,7 +559,7 @@ static void settle(struct wait *wait)
 	wait_put(wait);
 }
 
-/* At the end of the scope what waits for a promise runs. */
+/* The callbacks of a promise run at the end of the scope. */
 static bool open_scope(struct state *state, napi_callback_scope *scope)
 {
 	napi_value resource;
@@ -569,7 +568,7 @@ static bool open_scope(struct state *state, napi_callback_scope *scope)
 	       napi_open_callback_scope(state->env, resource, state->context, scope) == napi_ok;
 }
 
-/* What comes for them is for others. */
+/* Their results go to other waiters. */
 static void cancel_all(struct state *state)
 {
 	struct wait *wait;
@@ -579,8 +578,8 @@ static void cancel_all(struct state *state)
 }
 
 /*
- * What waits for the promise runs before the next operation takes something: it may end the thread,
- * or the process, and then nobody would see that.
+ * The callbacks of the promise run before the next operation takes anything: a callback may end the
+ * thread or the process, and the result of that operation would be lost.
  */
 static void settle_alone(struct wait *wait)
 {
@@ -614,8 +613,8 @@ static void on_end(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * Whether this thread cannot enter JavaScript, even for a function that does nothing: it is to end,
- * or the script is, because of vm's timeout, behind which the thread goes on.
+ * Whether this thread cannot enter JavaScript, even for a function that does nothing. Then either
+ * the thread is ending, or vm's timeout ends the script, and the thread continues afterwards.
  */
 static bool is_stopped(const struct state *state)
 {
@@ -625,13 +624,13 @@ static bool is_stopped(const struct state *state)
 	napi_handle_scope scope;
 	bool stopped;
 
-	/* A thread that blocks asks again and again, without a return that drops the handles. */
+	/* A blocked thread asks repeatedly, and no return to JavaScript drops its handles. */
 	if (napi_open_handle_scope(env, &scope) != napi_ok)
 		return true;
 	stopped = napi_get_reference_value(env, state->probe, &function) != napi_ok ||
 		  napi_call_function(env, undefined(env), function, 0, NULL, &value) != napi_ok;
 	if (stopped) {
-		/* What stops a script is no object. A RangeError is: the stack is used up. */
+		/* The exception that stops a script is no object; RangeError (no stack) is. */
 		napi_get_and_clear_last_exception(env, &value);
 		napi_typeof(env, value, &type);
 		stopped = type != napi_object;
@@ -659,14 +658,14 @@ static void drop_loop(struct state *state)
 {
 	if (!state->loop)
 		return;
-	/* It no longer polls: the descriptor may go. */
+	/* The event loop no longer polls it: the descriptor may be closed. */
 	uv_close((uv_handle_t *)state->poll, on_closed);
 	if (state->loop != state->dispatched)
 		memwait_loop_close(state->loop);
 	state->loop = NULL;
 }
 
-/* The loop's descriptor is no longer its own. What begins later has another loop. */
+/* The program has closed the loop's descriptor. Later operations use a new loop. */
 static void fail_all(struct state *state, int err)
 {
 	struct wait *wait;
@@ -691,7 +690,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	(void)events;
 	if (napi_open_handle_scope(state->env, &handles) != napi_ok)
 		return;
-	/* What has come is for others if the thread is to end: the close passes it on. */
+	/* If the thread is ending, results go to other waiters: the close passes them on. */
 	if (ret >= 0 && !is_stopped(state)) {
 		state->dispatched = loop;
 		ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
@@ -706,7 +705,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	napi_close_handle_scope(state->env, handles);
 }
 
-/* For promises. Returns 0 or a negative error number. */
+/* Makes the loop for promises. Returns 0 or a negative error number. */
 static int need_loop(struct state *state)
 {
 	memwait_loop_t *loop;
@@ -733,12 +732,12 @@ static int need_loop(struct state *state)
 	return uv_poll_start(poll, UV_READABLE, on_readable);
 }
 
-/* What waits there has ended. */
+/* The waits of that loop have ended. */
 static void drop_blocking(struct state *state)
 {
 	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
 
-	/* The program may have closed it, and have another one of that number. */
+	/* The program may have closed it, and may have reused the number. */
 	if (state->epoll >= 0 &&
 	    !epoll_ctl(state->epoll, EPOLL_CTL_MOD, uv_backend_fd(state->uv), &events))
 		close(state->epoll);
@@ -750,8 +749,8 @@ static void drop_blocking(struct state *state)
 static int need_blocking(struct state *state)
 {
 	/*
-	 * worker.terminate() wakes the event loop, for which its descriptor becomes readable. It
-	 * may have been so before, by a message to the worker: only the change counts.
+	 * worker.terminate() wakes the event loop: its descriptor becomes readable. A message to
+	 * the worker may have made it readable before: only a change counts.
 	 */
 	struct epoll_event ours = { .events = EPOLLIN, .data.u32 = 1 };
 	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
@@ -776,7 +775,7 @@ static int need_blocking(struct state *state)
 	return ret;
 }
 
-/* @ms from now, rounded up. NULL: without end. */
+/* @ms from now, rounded up. Returns NULL for no timeout. */
 static const struct timespec *deadline_of(double ms, struct timespec *deadline)
 {
 	double ns;
@@ -841,7 +840,7 @@ static void start(struct wait *wait, double ms)
 	end_with(wait, ret);
 }
 
-/* What was begun has ended at once, or failed. */
+/* The operation ended immediately, or failed. */
 static napi_value finish(napi_env env, struct wait *wait)
 {
 	bool failed;
@@ -849,14 +848,14 @@ static napi_value finish(napi_env env, struct wait *wait)
 
 	if (failed)
 		napi_throw(env, value);
-	/* The thread is to end, so there is no item for JavaScript. */
+	/* The thread is ending: JavaScript gets no item. */
 	if (!value)
 		give_back(wait);
 	wait_put(wait);
 	return failed ? NULL : value;
 }
 
-/* The promise; with a handle: [promise, handle] */
+/* Returns the promise, or with a handle [promise, handle]. */
 static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, bool with_handle)
 {
 	napi_value promise, pair, handle;
@@ -881,7 +880,7 @@ static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, b
 	return pair;
 }
 
-/* Sleeps until the wait has ended. False: it gave up, with nothing consumed. */
+/* Sleeps until the wait has ended. Returns false if it was abandoned, with nothing consumed. */
 static bool sleep_for(struct state *state, struct wait *wait,
 		      bool (*gives_up)(const struct state *state))
 {
@@ -916,8 +915,8 @@ static bool sleep_for(struct state *state, struct wait *wait,
 }
 
 /*
- * The wait for a condition was given up in a thread that goes on: it has the mutex, as after any
- * other, which its callers unlock.
+ * A wait for a condition was abandoned, and the thread continues: lock the mutex, as after any
+ * other wait, because the callers will unlock it.
  */
 static void lock_again(struct state *state, struct wait *wait)
 {
@@ -926,14 +925,13 @@ static void lock_again(struct state *state, struct wait *wait)
 	start(wait, INFINITY);
 	if (wait->result == EINPROGRESS && !sleep_for(state, wait, is_ending))
 		return;
-	/* As in give_back(). */
 	if (wait->result == EOWNERDEAD)
-		memwait_mutex_unlock(wait->mutex);
+		give_back(wait);
 }
 
 /*
- * What had begun has ended. An error is returned, and not thrown, of a wait for a condition that
- * has not locked its mutex again.
+ * Converts the result of an operation that had begun. If a wait for a condition has not locked its
+ * mutex again, the error is returned, not thrown.
  */
 static napi_value finish_blocking(napi_env env, struct wait *wait)
 {
@@ -968,7 +966,7 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 
 	begin_once(wait, ms, blocks);
 	if (abs(wait->result) == EBADF) {
-		/* The program has closed the loop's descriptor, and nothing has begun. */
+		/* The program has closed the loop's descriptor; no operation has begun. */
 		if (blocks)
 			drop_blocking(state);
 		else
@@ -993,8 +991,8 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 /* Words */
 
 /*
- * The element, or NULL with an exception: the view may have shrunk since it was checked. Without
- * is_64 it may be a byte.
+ * Returns the address of the element, or NULL with an exception: the view may have shrunk since it
+ * was checked. Without @is_64 the element may be a byte.
  */
 static void *word_at(napi_env env, napi_value view, napi_value index, bool *is_64)
 {
@@ -1011,7 +1009,7 @@ static void *word_at(napi_env env, napi_value view, napi_value index, bool *is_6
 	else if (type == napi_uint8_array && !is_64)
 		size = 1;
 	if (!size || !data || i >= (double)length) {
-		napi_throw_range_error(env, NULL, "out of bounds");
+		napi_throw_range_error(env, NULL, "index out of range");
 		return NULL;
 	}
 	if (is_64)
@@ -1021,13 +1019,13 @@ static void *word_at(napi_env env, napi_value view, napi_value index, bool *is_6
 
 static bool differs(const struct wait *wait)
 {
-	/* seq_cst, both: as Atomics.load() */
+	/* seq_cst, both: like Atomics.load() */
 	if (wait->is_64)
 		return atomic_load((_Atomic uint64_t *)wait->object) != wait->expected;
 	return atomic_load((_Atomic uint32_t *)wait->object) != (uint32_t)wait->expected;
 }
 
-/* (view, index, expected, ms[, keep]): the outcome; with what keeps the memory, or a promise */
+/* (view, index, expected, ms[, keeper]): the outcome; with a keeper, the outcome or a promise */
 static napi_value wait_word(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1054,7 +1052,7 @@ static napi_value wait_word(napi_env env, napi_callback_info info)
 		napi_get_value_int32(env, args[2], &expected);
 	wait->expected = wait->is_64 ? (uint64_t)expected_64 : (uint32_t)expected;
 	napi_typeof(env, args[4], &type);
-	/* The kernel compares again, when nothing can come between. */
+	/* The kernel compares the word again, in one step with queueing. */
 	if (differs(wait)) {
 		free(wait);
 		return string(env, "not-equal");
@@ -1063,7 +1061,7 @@ static napi_value wait_word(napi_env env, napi_callback_info info)
 		     false);
 }
 
-/* (view, index, count): how many were woken */
+/* (view, index, count): the number of waiters woken */
 static napi_value notify(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1079,7 +1077,7 @@ static napi_value notify(napi_env env, napi_callback_info info)
 	return ret < 0 ? throw(env, ret) : number(env, ret);
 }
 
-/* (view, index): how many wait */
+/* (view, index): the number of waiters */
 static napi_value waiters(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1096,7 +1094,7 @@ static napi_value waiters(napi_env env, napi_callback_info info)
 
 /* Objects */
 
-/* As index.js has it. */
+/* the same as in index.js */
 static const char out_of_range[] = "ERR_OUT_OF_RANGE";
 
 static void object_ends(napi_env env, void *data, void *hint)
@@ -1108,11 +1106,11 @@ static void object_ends(napi_env env, void *data, void *hint)
 
 static napi_value wrong_this(napi_env env)
 {
-	napi_throw_type_error(env, "ERR_INVALID_THIS", "not an object of this class");
+	napi_throw_type_error(env, "ERR_INVALID_THIS", "this is not an object of the class");
 	return NULL;
 }
 
-/* Of this kind, or NULL with an exception: methods may be called with any object as this. */
+/* Returns an object of this kind, or NULL with an exception: "this" may be any object. */
 static struct object *object_from(napi_env env, napi_value value, enum kind kind)
 {
 	struct object *object = external_from(env, value);
@@ -1123,12 +1121,12 @@ static struct object *object_from(napi_env env, napi_value value, enum kind kind
 	return NULL;
 }
 
-/* (call, object, ...): what the call is for, or NULL with an exception. */
+/* (call, object, ...): the object of the call, or NULL with an exception. */
 static struct object *object_of_call(napi_env env, const napi_value *args, enum call *call)
 {
 	double n = number_from(env, args[0]);
 
-	/* A program can get at a base class, and make one with any number. */
+	/* A program can reach a base class, and call it with any number. */
 	if (!(n >= 0 && n < CALL_WORD)) {
 		wrong_this(env);
 		return NULL;
@@ -1144,13 +1142,13 @@ static struct object *object_of_call(napi_env env, const napi_value *args, enum 
 static const struct {
 	size_t size;
 	action_t destroy;
-	uint8_t flags_at;		/* which 32 bits are its flags, or 0 */
+	uint8_t flags_at;		/* the index of its flags, as 32-bit words; or 0 */
 } kinds[] = {
 	[KIND_MUTEX] = { KIND(mutex), .flags_at = 2 },
 	[KIND_COND] = { KIND(cond) },
 	[KIND_SEM] = { KIND(sem) },
 	[KIND_CHANNEL] = { .destroy = (action_t)memwait_channel_destroy },
-	[KIND_RWLOCK] = { KIND(rwlock), .flags_at = 4 },
+	[KIND_RWLOCK] = { KIND(rwlock), .flags_at = 6 },
 	[KIND_BARRIER] = { KIND(barrier) },
 	[KIND_WAITGROUP] = { KIND(waitgroup) },
 	[KIND_EVENT] = { KIND(event) },
@@ -1168,7 +1166,7 @@ static napi_value object(napi_env env, napi_callback_info info)
 	double n;
 
 	arguments(env, info, args);
-	/* A program can get at the base class, and call that with any number. */
+	/* A program can reach the base class, and call it with any number. */
 	n = number_from(env, args[1]);
 	if (!(n >= 0 && n <= KIND_EVENT))
 		return throw(env, EINVAL);
@@ -1259,7 +1257,7 @@ static napi_value item_size(napi_env env, napi_callback_info info)
 	err = memwait_channel_attach(object->memory, object->size, &size, &capacity);
 	if (err)
 		return throw(env, err);
-	/* Later it may be another one, of which nothing is sent or received. */
+	/* Later calls check that the size of items is still the same. */
 	if (!object->item_size)
 		object->item_size = size;
 	return number(env, (double)size);
@@ -1288,7 +1286,7 @@ static bool has_item(enum call call)
 	return call == CALL_SEND || call == CALL_RECV;
 }
 
-/* False, with an exception: not a channel of this size any more, ENOMEM, or the view has shrunk. */
+/* False with an exception: no longer a channel of this size, ENOMEM, or the view has shrunk. */
 static bool take_item(napi_env env, struct wait *wait, const struct object *object,
 		      napi_value view)
 {
@@ -1296,7 +1294,7 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 	napi_typedarray_type type;
 	void *data = NULL;
 
-	/* It may have been destroyed or initialised anew. */
+	/* The channel may have been destroyed or initialised again. */
 	if (memwait_channel_attach(object->memory, object->size, &size, &capacity) ||
 	    size != object->item_size) {
 		throw(env, EINVAL);
@@ -1320,8 +1318,9 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 }
 
 /*
- * (call, object, ms, mutex or item, keep, with handle): undefined, true for EOWNERDEAD, an item, or
- * with what keeps the memory a promise. Without, it blocks, and an argument behind keeps it.
+ * (call, object, ms, mutex or item, keeper, with handle): undefined, true for EOWNERDEAD, an item,
+ * or, with a keeper of the memory, a promise. Without a keeper it blocks, and a further argument
+ * keeps the objects alive.
  */
 static napi_value wait_object(napi_env env, napi_callback_info info)
 {
@@ -1356,7 +1355,7 @@ static napi_value wait_object(napi_env env, napi_callback_info info)
 		     with_handle);
 }
 
-/* (call, object, item): as a wait; or false: not now */
+/* (call, object, item): the result of a wait, or false if it would have to wait */
 static napi_value try_object(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1397,7 +1396,7 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 	return finish(env, wait);
 }
 
-/* (handle): whether it was pending, and has ended by this, with nothing consumed */
+/* (handle): cancels; true if the operation was pending, and has consumed nothing */
 static napi_value cancel(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1434,13 +1433,13 @@ static napi_value act(napi_env env, napi_callback_info info, bool mends)
 	return result_of(env, action ? action(object->memory) : EINVAL);
 }
 
-/* (call, object): gives up what the call has taken */
+/* (call, object): releases what the call has acquired */
 static napi_value undo(napi_env env, napi_callback_info info)
 {
 	return act(env, info, false);
 }
 
-/* (call, object): what its dead owner left is repaired */
+/* (call, object): the data that the dead owner left is consistent again */
 static napi_value mend(napi_env env, napi_callback_info info)
 {
 	return act(env, info, true);
@@ -1456,7 +1455,7 @@ static napi_value close_channel(napi_env env, napi_callback_info info)
 	return object ? result_of(env, memwait_channel_close(object->memory)) : NULL;
 }
 
-/* (wait group, how many more) */
+/* (wait group, number to add) */
 static napi_value add(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1471,7 +1470,7 @@ static napi_value add(napi_env env, napi_callback_info info)
 	return result_of(env, memwait_waitgroup_add(object->memory, delta));
 }
 
-/* (object, which of two actions) */
+/* (object, which of two functions) */
 static napi_value choose(napi_env env, napi_callback_info info, enum kind kind, action_t action,
 			 action_t other)
 {
@@ -1487,14 +1486,14 @@ static napi_value choose(napi_env env, napi_callback_info info, enum kind kind, 
 	return result_of(env, (first ? action : other)(object->memory));
 }
 
-/* (barrier, whether it is to be usable again) */
+/* (barrier, true: reset; false: abort) */
 static napi_value break_barrier(napi_env env, napi_callback_info info)
 {
 	return choose(env, info, KIND_BARRIER, (action_t)memwait_barrier_reset,
 		      (action_t)memwait_barrier_abort);
 }
 
-/* (event, whether it is to be set) */
+/* (event, true: set; false: clear) */
 static napi_value change_event(napi_env env, napi_callback_info info)
 {
 	return choose(env, info, KIND_EVENT, (action_t)memwait_event_set,
@@ -1516,7 +1515,7 @@ static napi_value event_is_set(napi_env env, napi_callback_info info)
 	return ret < 0 ? throw(env, ret) : boolean(env, ret);
 }
 
-/* (object): its flags, of a kind that has them where an initialiser of memwait.h puts them */
+/* (object): its flags, at the position of the initialisers in memwait.h */
 static napi_value flags_of(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1529,7 +1528,7 @@ static napi_value flags_of(napi_env env, napi_callback_info info)
 	return number(env, kinds[object->kind].flags_at ? words[kinds[object->kind].flags_at] : 0);
 }
 
-/* (mutex): whether it is locked; by this thread, if it checks owners */
+/* (mutex): whether it is locked, by this thread if it checks owners */
 static napi_value is_held(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1544,7 +1543,7 @@ static napi_value is_held(napi_env env, napi_callback_info info)
 	return ret < 0 ? throw(env, ret) : boolean(env, ret);
 }
 
-/* (object): how many wait, for any byte of it */
+/* (object): the number of waiters for any byte of it */
 static napi_value object_waiters(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1555,7 +1554,7 @@ static napi_value object_waiters(napi_env env, napi_callback_info info)
 	arguments(env, info, args);
 	object = external_from(env, args[0]);
 	size = kinds[object->kind].size;
-	/* Nobody waits for an item of a channel. */
+	/* Waiters of a channel wait for words of its head, not of its items. */
 	for (i = 0; i < (size ? size : memwait_channel_size(1, 1)); i++) {
 		ret = memwait_waiters((char *)object->memory + i, 0);
 		if (ret < 0)
@@ -1588,7 +1587,7 @@ static napi_value destroy(napi_env env, napi_callback_info info)
 	return result_of(env, kinds[object->kind].destroy(object->memory));
 }
 
-/* (object): the items in a channel */
+/* (object): the number of items in a channel */
 static napi_value channel_length(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1623,7 +1622,7 @@ static napi_value available(napi_env env, napi_callback_info info)
 
 /* Environments */
 
-/* The environment ends. No JavaScript can run: what is pending ends without a word. */
+/* The environment ends. JavaScript cannot run: pending operations end without a callback. */
 static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 {
 	struct state *state = data, **link = &states;
@@ -1648,8 +1647,8 @@ static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 }
 
 /*
- * process.exit() of the main thread runs no hook of its environment. What has come for its promises
- * may have been read, and then the kernel does not pass it on.
+ * process.exit() in the main thread runs no hook of its environment. Results for its promises may
+ * have been read from the device, and then the kernel does not pass them on.
  */
 __attribute__((destructor)) static void on_exit_of_process(void)
 {

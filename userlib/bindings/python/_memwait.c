@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * memwait._memwait: the objects of libmemwait in buffers of Python, for threads and for event
- * loops. The package's Python code makes asyncio of it.
+ * loops. The package's Python code builds the asyncio forms on top.
  *
- * A method first tries. If it has to wait, it begins an operation of a loop that its thread has for
- * this alone, lets go of the GIL and polls the loop's descriptor. So a signal finds a thread that
- * Python can interrupt at once: the operation is cancelled, which takes nothing and keeps the order
- * of the others. An operation ends in dispatch, which runs with the GIL: a thread that Python ends
- * while it asks for the GIL has taken nothing either.
+ * A method first tries. If it has to wait, it begins an operation of a loop that its thread uses
+ * for this alone, releases the GIL and polls the loop's descriptor. Python can therefore interrupt
+ * the thread immediately when a signal arrives: the operation is cancelled, which takes nothing and
+ * does not change the order of other waiters. An operation ends in dispatch, which runs with the
+ * GIL: a thread that Python ends while it waits for the GIL has taken nothing either.
  *
  * The GIL protects all structs here. An object counts the operations that use its memory, and does
- * not let go of its buffer before they have ended. A loop has a reference to each of its pending
- * operations, and an operation one to its loop.
+ * not release its buffer before they have ended. A loop has a reference to each of its pending
+ * operations, and an operation has a reference to its loop.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -33,45 +33,45 @@
 
 enum kind { MUTEX, COND, SEM, RWLOCK, BARRIER, WAITGROUP, EVENT, CHANNEL, WORD };
 
-/* What an operation does. */
+/* The kinds of operations. */
 enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
 
-/* begin(): the callback will run. No result of the library is this. */
+/* Returned by begin(): the callback will run. The library never returns this value. */
 #define PENDING		INT_MIN
 
-/* As threading.TIMEOUT_MAX, in seconds. */
+/* threading.TIMEOUT_MAX, in seconds */
 #define LONGEST		9223372036.0
 
 struct state {
 	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *waitgroup, *loop, *operation;
 	PyObject *owner_died, *not_recoverable, *loop_failed;
 	PyObject *empty, *full, *shut_down, *broken;
-	unsigned long main_thread;	/* where the interpreter runs handlers of signals */
+	unsigned long main_thread;	/* in which the interpreter runs signal handlers */
 };
 
 struct object {
 	PyObject_HEAD
 	struct state *state;
 	enum kind kind;
-	PyObject *source;		/* what the caller gave: the buffer, or what has one */
-	bool source_is_kept;		/* until the object goes: its end closes the buffer */
+	PyObject *source;		/* the argument: the buffer, or an object that has one */
+	bool source_is_kept;		/* until the object is freed: its end closes the buffer */
 	Py_buffer view;
 	void *address;			/* NULL: closed */
 	Py_ssize_t offset;
 	unsigned int users;		/* operations in progress */
-	unsigned int users_forks;	/* that users is of: a child of fork() has none */
+	unsigned int users_forks;	/* of @users: in a child of fork() there are none */
 	unsigned int flags;		/* MEMWAIT_PRIVATE or 0 */
 	PyObject *repair;		/* or NULL */
 	struct object *lock;		/* of a condition */
 	int size;			/* bytes of a word */
-	unsigned int depth;		/* of a lock: how often its owner has taken it here */
-	unsigned int forks;		/* that depth is of */
-	unsigned int lost;		/* threads that a wait has left without this lock */
+	unsigned int depth;		/* of a lock: how often its owner has acquired it */
+	unsigned int forks;		/* of @depth */
+	unsigned int lost;		/* threads that a condition wait left without the lock */
 	bool recursive;
 	bool bounded;
 };
 
-/* A semaphore that counts its permits that are taken, so that no more are released. */
+/* A semaphore that counts the permits that are in use, to refuse further releases. */
 struct bounded {
 	memwait_sem_t sem;
 	uint32_t taken;
@@ -81,7 +81,7 @@ struct request {
 	struct timespec deadline;	/* CLOCK_MONOTONIC; seconds are LONG_MAX: never */
 	PyObject *item;			/* bytes to send, or to receive into */
 	uint64_t expected;
-	bool too_long;			/* for a thread: it may be made, but not waited out */
+	bool too_long;			/* for a thread: raise an error if it has to wait */
 };
 
 struct loop {
@@ -90,7 +90,7 @@ struct loop {
 	struct operation *pending;
 	unsigned int dispatching;
 	bool closed;			/* within dispatch: freed when that ends */
-	PyObject *type, *value, *traceback;	/* what a callback has raised, or NULL */
+	PyObject *type, *value, *traceback;	/* raised by a callback, or NULL */
 };
 
 struct operation {
@@ -105,9 +105,9 @@ struct operation {
 	int result;
 	unsigned long count;		/* notifies of a watch */
 	unsigned int forks;
-	unsigned int depth;		/* of the lock of a condition, before */
-	bool begun;			/* it was pending */
-	bool held;			/* its object cannot be closed */
+	unsigned int depth;		/* of the lock of a condition, before the wait */
+	bool begun;			/* whether it has been pending */
+	bool held;			/* whether it prevents close() of its object */
 };
 
 /* A side of a read-write lock. */
@@ -158,7 +158,7 @@ static bool is_open(const struct object *self)
 
 /* Arguments */
 
-/* For METH_FASTCALL | METH_KEYWORDS: @values are borrowed, NULL where there is none. */
+/* For METH_FASTCALL | METH_KEYWORDS: @values are borrowed, NULL for a missing argument. */
 static int parse(const char *const *names, PyObject **values, PyObject *const *args,
 		 Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -167,7 +167,8 @@ static int parse(const char *const *names, PyObject **values, PyObject *const *a
 	while (names[most])
 		values[most++] = NULL;
 	if (nargs > most) {
-		PyErr_Format(PyExc_TypeError, "at most %zd arguments, %zd were given", most, nargs);
+		PyErr_Format(PyExc_TypeError, "at most %zd arguments are allowed, %zd were given",
+			     most, nargs);
 		return -1;
 	}
 	for (i = 0; i < nargs; i++)
@@ -187,8 +188,8 @@ static int parse(const char *const *names, PyObject **values, PyObject *const *a
 }
 
 /*
- * For "O&": an integer for a Py_ssize_t, whatever its size, which is out of range if it is too
- * large or too small: all that is out of range is refused in one way.
+ * For "O&": converts an integer of any size to a Py_ssize_t. Integers that do not fit become
+ * PY_SSIZE_T_MAX or _MIN, so that all values out of range are refused with the same error.
  */
 static int clamped(PyObject *number, void *result)
 {
@@ -223,8 +224,8 @@ static int fail_too_long(void)
 }
 
 /*
- * @timeout: seconds; NULL or None: never. Returns 0, or 1 if it is over now, or -1. For a task no
- * timeout is too long, as in asyncio.
+ * @timeout: seconds; NULL or None: never. Returns 0, 1 if the time has already passed, or -1. For a
+ * task no timeout is too long, as in asyncio.
  */
 static int set_deadline(struct request *request, PyObject *timeout)
 {
@@ -243,7 +244,7 @@ static int set_deadline(struct request *request, PyObject *timeout)
 	if (seconds < 0)
 		seconds = 0;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	/* Up: it is never early. */
+	/* Round up: a timeout is never early. */
 	ns = (long)ceil(modf(seconds, &whole) * 1e9) + now.tv_nsec;
 	request->deadline.tv_sec = now.tv_sec + (time_t)whole + ns / 1000000000;
 	request->deadline.tv_nsec = ns % 1000000000;
@@ -251,9 +252,8 @@ static int set_deadline(struct request *request, PyObject *timeout)
 }
 
 /*
- * As threading has them: (blocking, timeout). @is_lock: -1 is no timeout, and what is negative or
- * too long is refused before it is known whether there is anything to wait for. Returns 1 if it is
- * only to try.
+ * Parses threading's (blocking, timeout). @is_lock: -1 means no timeout, and a negative or too long
+ * timeout is refused even if there is nothing to wait for. Returns 1 if the call must only try.
  */
 static int set_blocking(struct request *request, PyObject *blocking, PyObject *timeout,
 			bool is_lock)
@@ -418,7 +418,7 @@ static unsigned int users(const struct object *self)
 	return self->users_forks == forks ? self->users : 0;
 }
 
-/* Returns what let_go() is to be given: a child of fork() has not what its parent had. */
+/* Returns the argument for let_go(): a child of fork() does not hold what its parent held. */
 static unsigned int hold(struct object *self)
 {
 	self->users = users(self) + 1;
@@ -439,12 +439,12 @@ static void let_go(struct object *self, unsigned int held)
 
 /* Waits of threads */
 
-/* A thread's own loop. In a child of fork() it is the parent's, and made anew. */
+/* A thread's own loop. A child of fork() makes a new one, because this is the parent's. */
 struct thread {
 	memwait_loop_t *loop;		/* NULL before its first wait */
 	unsigned int forks;
 	bool busy;
-	const struct object *lost;	/* a lock that its block must not release */
+	const struct object *lost;	/* a lock that the end of its block must not release */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -478,7 +478,7 @@ static struct thread *this_thread(void)
 	struct thread *thread = pthread_getspecific(thread_key);
 
 	if (thread && thread->forks != forks) {
-		/* A wait that a handler has forked in returns its own. */
+		/* If a signal handler forked during a wait, that wait returns the loop itself. */
 		if (thread->busy)
 			thread->loop = NULL;
 		pthread_setspecific(thread_key, NULL);
@@ -497,8 +497,8 @@ static struct thread *this_thread(void)
 }
 
 /*
- * Returns a loop for one wait, or NULL with an exception set. A wait of a signal's handler, within
- * another one, has a loop for itself: it must not end the other one's operation.
+ * Returns a loop for one wait, or NULL with an exception set. A wait in a signal handler that
+ * interrupted another wait gets a loop of its own: it must not end the operation of that wait.
  */
 static memwait_loop_t *loop_take(void)
 {
@@ -523,8 +523,8 @@ static memwait_loop_t *loop_take(void)
 }
 
 /*
- * A wait of a condition, of this thread or of a task of it, ended without its lock: what releases
- * it on the way out must not release another owner's. Returns -1 with an exception set.
+ * A wait for a condition, by this thread or one of its tasks, ended without the lock: the end of
+ * the block must not release the lock of another owner. Returns -1 with an exception set.
  */
 static int lose(struct object *lock)
 {
@@ -538,7 +538,7 @@ static int lose(struct object *lock)
 	return 0;
 }
 
-/* Returns whether this thread had lost the lock. It has not from here on. */
+/* Returns whether this thread had lost the lock, and forgets that. */
 static bool find(struct object *lock)
 {
 	struct thread *thread = lock->lost ? pthread_getspecific(thread_key) : NULL;
@@ -560,7 +560,7 @@ static void loop_return(memwait_loop_t *loop)
 		memwait_loop_close(loop);
 }
 
-/* The program has closed its descriptor: the next one to be taken is another. */
+/* The program has closed the descriptor: the next wait makes a new loop. */
 static void loop_drop(memwait_loop_t *loop)
 {
 	struct thread *thread = pthread_getspecific(thread_key);
@@ -587,7 +587,7 @@ static void wait_done(memwait_op_t *op, int result, void *data)
 	wait->result = result;
 }
 
-/* The interpreter has ended, and with it this thread, which asked for the GIL. */
+/* The interpreter has ended, and ends this thread, which waits for the GIL. */
 static void abandon(void *argument)
 {
 	struct wait *wait = argument;
@@ -596,20 +596,20 @@ static void abandon(void *argument)
 }
 
 /*
- * Sleeps until the descriptor is readable or a signal has come, and runs its handlers. Returns 0,
- * or -1 with an exception set.
+ * Sleeps until the descriptor is readable or a signal arrives. Returns 0, or -1 with an exception
+ * set.
  *
- * A ^C between a look and the sleep must not be slept over. So it is blocked meanwhile, and ppoll()
- * lets it in. The kernel may give it to another thread, which does not wake this one: the thread
- * that runs the handlers looks each half second. Its operation keeps its place meanwhile. Other
- * handlers than ^C's must not run while all signals are blocked, as a child that they start would
- * have them blocked, too.
+ * A ^C between the check and the sleep must not be missed. Signals are therefore blocked there, and
+ * ppoll() unblocks them. While they are blocked, only ^C is checked and no handler runs, because a
+ * child that a handler starts would inherit the blocked signals. The kernel may deliver the signal
+ * to another thread, which does not wake this one: the thread that runs the handlers checks every
+ * half second. Meanwhile, its operation retains its queue position.
  */
 static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 {
 	static const struct timespec half_a_second = { .tv_nsec = 500000000 };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
-	/* Python's main thread, which is not the process's if embedded; or that of a child. */
+	/* Python's main thread, which may not be the process's if embedded; or a child's thread. */
 	bool handles = PyThread_get_thread_ident() == state->main_thread || gettid() == getpid();
 	sigset_t all, before;
 
@@ -629,7 +629,7 @@ static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 	return 0;
 }
 
-/* Returns the loop, and in *@result what begin() does; or NULL with an exception set. */
+/* Returns the loop, and the result of begin() in *@result; or NULL with an exception set. */
 static memwait_loop_t *begin_in_loop(struct object *self, enum verb verb,
 				     const struct request *request, struct wait *wait, int *result)
 {
@@ -643,8 +643,8 @@ static memwait_loop_t *begin_in_loop(struct object *self, enum verb verb,
 }
 
 /*
- * Returns the result in *@result; or -1 with an exception set, and nothing is taken. *@begun, if
- * not NULL: whether the operation was pending.
+ * Waits. Returns 0 and the result in *@result; or -1 with an exception set, and nothing is taken.
+ * *@begun, if not NULL: whether the operation was pending.
  */
 static int wait_for(struct object *self, enum verb verb, const struct request *request,
 		    int *result, bool *begun)
@@ -657,7 +657,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 	*result = 0;
 	loop = begin_in_loop(self, verb, request, &wait, result);
 	if (loop && (*result == EBADF || *result == -EBADF)) {
-		/* Nothing has begun. */
+		/* No operation has begun. */
 		loop_drop(loop);
 		loop = begin_in_loop(self, verb, request, &wait, result);
 	}
@@ -697,7 +697,7 @@ static int unlock(struct object *self)
 				   : memwait_rwlock_unlock(self->address);
 }
 
-/* The last owner died: the caller has the lock, and what it guards is to be repaired. */
+/* The last owner died: the caller holds the lock, and must repair the data that it guards. */
 static int inherit(struct object *self)
 {
 	PyObject *repaired, *type, *value, *traceback;
@@ -729,8 +729,8 @@ static int inherit(struct object *self)
 }
 
 /*
- * Only a condition asks, for an RLock that ^C makes it take again. In a child of fork() the depth
- * was the parent's.
+ * The depth is used only by a condition, for an RLock that it must reacquire after ^C. In a child
+ * of fork() the depth was the parent's.
  */
 static unsigned int depth(const struct object *self)
 {
@@ -743,15 +743,15 @@ static void set_depth(struct object *self, unsigned int depth)
 	self->forks = forks;
 }
 
-/* A wait of a condition that had begun has ended: otherwise it has not locked the mutex again. */
+/* Whether a condition wait that had begun ended with the mutex locked. */
 static bool has_lock(int result)
 {
 	return !result || result == ETIMEDOUT || result == EOWNERDEAD || result == ENOTRECOVERABLE;
 }
 
 /*
- * A permit counts as taken from when its taker has it until it is about to be released: as many as
- * there are cannot be exceeded. relaxed: permits are passed on by the semaphore.
+ * A permit counts as in use from its acquisition until just before its release, so that the bound
+ * cannot be exceeded. relaxed: the semaphore orders the handover of permits.
  */
 static uint32_t *taken(const struct object *self)
 {
@@ -759,8 +759,9 @@ static uint32_t *taken(const struct object *self)
 }
 
 /*
- * Opens the device: no more does an init on the side. A release that cannot post fails here, before
- * it takes the count down. One that fails later may have posted, and then the count must stay down.
+ * Opens the device, as a side effect of an unused init. If a release cannot post, it fails here,
+ * before it decrements the count. A release that fails later may have posted, and then the count
+ * must stay decremented.
  */
 static int can_post(void)
 {
@@ -781,7 +782,7 @@ static bool may_release(const struct object *self, Py_ssize_t n)
 	return true;
 }
 
-/* True: has it. */
+/* True: acquired. */
 static PyObject *acquired(struct object *self, int result)
 {
 	switch (result) {
@@ -826,7 +827,7 @@ static PyObject *transferred(struct object *self, enum verb verb, int result, Py
 	}
 }
 
-/* One that has timed out breaks it for all. */
+/* A participant that times out breaks the barrier for all. */
 static PyObject *met(struct object *self, int result)
 {
 	if (!result || result == MEMWAIT_BARRIER_SERIAL_THREAD)
@@ -843,8 +844,8 @@ static PyObject *met(struct object *self, int result)
 }
 
 /*
- * A reader, too, inherits a lock for writing. Returns None: it is unlocked, and to be taken anew
- * among other readers.
+ * A reader also inherits the lock for writing. Returns None: the lock is now unlocked, and the
+ * caller must acquire it again for reading.
  */
 static PyObject *inherit_to_read(struct object *self)
 {
@@ -856,7 +857,7 @@ static PyObject *inherit_to_read(struct object *self)
 	return ret ? fail(ret) : Py_NewRef(Py_None);
 }
 
-/* What a method returns for a result of the library. */
+/* Converts a result of the library to the return value of a method. */
 static PyObject *outcome(struct object *self, enum verb verb, int result, PyObject *item)
 {
 	switch (self->kind) {
@@ -867,7 +868,7 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	case WORD:
 		return result < 0 ? fail(result) : PyLong_FromLong(result);
 	case RWLOCK:
-		/* Of a wait: too many readers. */
+		/* A wait returns this if there are too many readers. */
 		if (result == EAGAIN)
 			break;
 		if (result == EOWNERDEAD && verb == READ)
@@ -882,9 +883,9 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 		}
 		return acquired(self->lock, result);
 	case MUTEX:
-		/* False would let a block go on that has not taken it. */
+		/* Returning False would let the block run without the lock. */
 		if (result == EAGAIN) {
-			PyErr_SetString(PyExc_OverflowError, "the lock is taken too often");
+			PyErr_SetString(PyExc_OverflowError, "the lock is held too many times");
 			return NULL;
 		}
 		return acquired(self, result);
@@ -907,13 +908,13 @@ static PyObject *perform_once(struct object *self, enum verb verb, struct reques
 			return NULL;
 		return outcome(self, verb, result, request->item);
 	}
-	/* Too many readers, for which a try does not wait. */
+	/* There are too many readers: a try does not wait for that. */
 	if (self->kind == RWLOCK && result == EAGAIN)
 		result = EBUSY;
 	return outcome(self, verb, result, request->item);
 }
 
-/* Tries, and if @request says so, waits. */
+/* Tries; then waits, unless @request forbids that. */
 static PyObject *perform(struct object *self, enum verb verb, struct request *request,
 			 bool only_try)
 {
@@ -936,9 +937,10 @@ static void let_go_of_buffer(struct object *self)
 }
 
 /*
- * Not what would be closed before this lets go of it: garbage ends in any order, and the end of a
- * SharedMemory or a memoryview fails while its buffer is used. What is not visited here stays until
- * the object has gone. So if it has the object itself, that has to be closed.
+ * Does not visit @given: the collector ends garbage in any order, and the end of a SharedMemory or
+ * a memoryview fails while its buffer is in use. References that are not visited keep their target
+ * alive until this object is freed. If the target refers to this object, the program must therefore
+ * close this object.
  */
 static int object_traverse(PyObject *object, visitproc visit, void *arg)
 {
@@ -952,7 +954,7 @@ static int object_traverse(PyObject *object, visitproc visit, void *arg)
 	return 0;
 }
 
-/* Not the buffer and the lock: a finalizer of the same garbage may use the object. */
+/* Keeps the buffer and the lock: a finalizer of the same garbage may use the object. */
 static int object_clear(PyObject *object)
 {
 	struct object *self = (struct object *)object;
@@ -987,7 +989,7 @@ static struct state *state_of(PyTypeObject *type)
 			return PyModule_GetState(module);
 		PyErr_Clear();
 	}
-	PyErr_SetString(PyExc_TypeError, "not a type of memwait");
+	PyErr_SetString(PyExc_TypeError, "not a class of memwait");
 	return NULL;
 }
 
@@ -998,7 +1000,7 @@ static PyObject *buffer_of(PyObject *source)
 	return PyObject_GetAttrString(source, "buf");
 }
 
-/* Makes an object at @offset of a buffer in which it has room. @size: what it needs at least. */
+/* Makes an object at @offset of a buffer. @size: the least number of bytes that it needs. */
 static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *source,
 				 Py_ssize_t offset, size_t size, size_t align)
 {
@@ -1023,13 +1025,13 @@ static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *s
 	Py_DECREF(buffer);
 	if (ret)
 		goto fail;
-	/* From here on the buffer is let go of with the object. */
+	/* From here on, freeing the object releases the buffer. */
 	self->source_is_kept = PyMemoryView_Check(source) ||
 			       PyType_GetSlot(Py_TYPE(source), Py_tp_finalize);
 	self->address = (char *)self->view.buf + (offset > 0 ? offset : 0);
 	if (offset < 0 || offset > self->view.len || (size_t)(self->view.len - offset) < size) {
 		PyErr_Format(PyExc_ValueError,
-			     "the buffer is too small: %zu bytes are needed at offset %zd of %zd",
+			     "the buffer is too small: %zu bytes at offset %zd do not fit in %zd",
 			     size, offset, self->view.len);
 		goto fail;
 	}
@@ -1043,7 +1045,7 @@ fail:
 	return NULL;
 }
 
-/* @ret: of an init function. */
+/* @ret: the result of an init function. */
 static PyObject *initialised(struct object *self, int ret)
 {
 	if (!ret)
@@ -1116,9 +1118,9 @@ static PyObject *object_get_lock(PyObject *self, void *closure)
 
 static PyGetSetDef object_getset[] = {
 	{ "closed", object_is_closed, NULL, "True after close().", NULL },
-	{ "offset", object_get_offset, NULL, "Where in the buffer the object is.", NULL },
-	{ "buffer", object_get_buffer, NULL, "The buffer that it was given.", NULL },
-	{ "repair", object_get_repair, NULL, "The function that it was given, or None.", NULL },
+	{ "offset", object_get_offset, NULL, "The offset of the object in the buffer.", NULL },
+	{ "buffer", object_get_buffer, NULL, "The buffer argument of the constructor.", NULL },
+	{ "repair", object_get_repair, NULL, "The repair function, or None.", NULL },
 	{ "lock", object_get_lock, NULL, "The lock of a condition, or None.", NULL },
 	{ NULL }
 };
@@ -1127,8 +1129,8 @@ static PyObject *begin_operation(PyObject *self, PyObject *args);
 
 static PyMethodDef object_methods[] = {
 	{ "close", object_close, METH_NOARGS,
-	  "close($self, /)\n--\n\nLet go of the buffer. The object in it stays as it is.\n\n"
-	  "BufferError if a thread or a task waits for it. Every later use is a ValueError." },
+	  "close($self, /)\n--\n\nRelease the buffer. The object in the buffer stays as it is.\n\n"
+	  "BufferError if a thread or a task waits for it. Every later use raises ValueError." },
 	{ "_begin", begin_operation, METH_VARARGS,
 	  "_begin($self, loop, callback, verb, timeout=None, argument=None, /)\n--\n\n"
 	  "Begin an Operation of a Loop." },
@@ -1156,7 +1158,7 @@ static PyType_Spec object_spec = {
 
 #define FASTCALL(function)	((PyCFunction)(void (*)(void))(function))
 
-/* A method that has no arguments, and is a call of the library. */
+/* A method without arguments that calls one function of the library. */
 #define METHOD_OF_CALL(name, call)						\
 	static PyObject *name(PyObject *object, PyObject *unused)		\
 	{									\
@@ -1172,13 +1174,13 @@ static PyType_Spec object_spec = {
 
 /* Locks */
 
-/* threading's names, and multiprocessing's. */
+/* the argument names of threading, and those of multiprocessing */
 static const char *const acquire_names[][3] = {
 	{ "blocking", "timeout", NULL },
 	{ "block", "timeout", NULL },
 };
 
-/* Whether a caller uses multiprocessing's name, and so means what that does. */
+/* Whether the caller uses multiprocessing's argument name, and therefore its semantics. */
 static bool says_block(PyObject *kwnames)
 {
 	Py_ssize_t i, n = kwnames ? PyTuple_Size(kwnames) : 0;
@@ -1240,8 +1242,8 @@ static PyObject *give(struct object *self)
 }
 
 /*
- * The end of a block, which may have lost its lock: by a repair that failed, or as the device did.
- * Then the exception that says so goes on.
+ * The end of a block. The block may have lost its lock, if a repair or the device failed. Then the
+ * exception that reports this propagates.
  */
 static PyObject *leave(struct object *self, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -1264,7 +1266,7 @@ static PyObject *mutex_exit(PyObject *self, PyObject *const *args, Py_ssize_t na
 	return leave((struct object *)self, args, nargs);
 }
 
-/* 1: locked, by the calling thread if the lock knows its owner; 0; or -1 with an exception set. */
+/* 1: locked, by the calling thread if the lock records its owner; 0; or -1 with an exception. */
 static int is_held(struct object *self)
 {
 	int ret = is_open(self) ? memwait_mutex_is_held(self->address) : -1;
@@ -1297,7 +1299,7 @@ static PyObject *mutex_locked(PyObject *object, PyObject *unused)
 	(void)unused;
 	if (held < 0)
 		return NULL;
-	/* A mutex that checks owners does not say that others have it. */
+	/* A mutex that checks owners does not report that another thread holds it. */
 	if (held || (!self->repair && !self->recursive))
 		return PyBool_FromLong(held);
 	ret = acquired(self, memwait_mutex_trylock(self->address));
@@ -1326,7 +1328,7 @@ static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs
 					 clamped, &offset, &create, &fair, &repair, &private))
 		return NULL;
 	if (fair && repair != Py_None) {
-		PyErr_SetString(PyExc_ValueError, "a lock is fair or is repaired, not both");
+		PyErr_SetString(PyExc_ValueError, "a lock cannot have both fair= and repair=");
 		return NULL;
 	}
 	self = object_new(type, MUTEX, source, offset, sizeof(memwait_mutex_t), 8);
@@ -1357,25 +1359,26 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 #define ACQUIRE_DOC(defaults)							\
 	"acquire($self, /, blocking=True, timeout=" defaults ")\n--\n\n"	\
-	"Take it, and return True; or False if that would block, or has not come by then.\n"	\
-	"With block= instead, timeout= is as of multiprocessing: None waits for ever, and\n"	\
-	"what is below 0 does not wait.\n\n"					\
-	"The GIL is free for others meanwhile. ^C ends the wait at once, and nothing is taken."
+	"Acquire it and return True. Return False if that would block or timed out.\n"	\
+	"With block= instead, timeout= works as in multiprocessing: None waits forever,\n"	\
+	"a negative timeout does not wait.\n\n"					\
+	"The GIL is released during the wait. ^C ends the wait, and nothing is taken."
 
 #define MUTEX_METHODS								\
 	{ "acquire", FASTCALL(mutex_acquire), METH_FASTCALL | METH_KEYWORDS,	\
 	  ACQUIRE_DOC("-1") },							\
 	{ "release", mutex_release, METH_NOARGS,				\
-	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },	\
+	  "release($self, /)\n--\n\nRelease it. RuntimeError if it is not locked." },	\
 	{ "locked", mutex_locked, METH_NOARGS,					\
-	  "locked($self, /)\n--\n\nTrue if it is locked, by any process.\n\n"	\
-	  "An RLock, and with repair=, it tries to take; and if the owner has died, repairs it." },\
+	  "locked($self, /)\n--\n\nTrue if any thread of any process holds the lock.\n\n"	\
+	  "For an RLock or a lock with repair=, this tries to acquire the lock, and repairs\n"	\
+	  "it if the owner has died." },					\
 	{ "_is_owned", mutex_is_owned, METH_NOARGS,				\
 	  "_is_owned($self, /)\n--\n\n"						\
-	  "True if it is locked, by this thread if it knows its owner." },	\
+	  "True if it is locked, by this thread if the lock records its owner." },	\
 	{ "_lose", mutex_lose, METH_NOARGS,					\
 	  "_lose($self, /)\n--\n\n"						\
-	  "A task of this thread leaves without it: its next release() is a RuntimeError." },	\
+	  "A task of this thread lost the lock: its next release() raises RuntimeError." },	\
 	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
 	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
 
@@ -1389,7 +1392,7 @@ static PyMethodDef rlock_methods[] = {
 	{ NULL }
 };
 
-/* @signature: for inspect and help(), of the constructor. */
+/* @signature: of the constructor, for inspect and help(). */
 #define OBJECT_TYPE(variable, public_name, signature)				\
 	static PyType_Slot variable##_slots[] = {				\
 		{ Py_tp_new, variable##_new },					\
@@ -1449,7 +1452,7 @@ static bool cond_is_open(const struct object *self)
 	return is_open(self) && is_open(self->lock);
 }
 
-/* Of a call that was made with an exception put aside: that one again, unless @ret is a new one. */
+/* Restores the exception that was saved before a call, unless @ret reports a new exception. */
 static void restore_unless_failed(PyObject *ret, PyObject *type, PyObject *value,
 				  PyObject *traceback)
 {
@@ -1464,8 +1467,9 @@ static void restore_unless_failed(PyObject *ret, PyObject *type, PyObject *value
 }
 
 /*
- * After ^C, or an error of the device: the caller's block ends by releasing the lock, as often as
- * it has taken it, and must not release another owner's. So no second ^C ends this.
+ * Reacquires the lock after ^C or an error of the device. The caller's block will release the lock
+ * as often as it has acquired it, and must not release another owner's. Therefore a second ^C does
+ * not end this.
  */
 static void lock_again(struct object *self, unsigned int times)
 {
@@ -1502,7 +1506,7 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	if (parse(names, &timeout, args, nargs, kwnames) || set_deadline(&request, timeout) < 0 ||
 	    !cond_is_open(self))
 		return NULL;
-	/* Others take the lock meanwhile. */
+	/* Other threads acquire the lock during the wait. */
 	times = self->lock->recursive ? depth(self->lock) : 1;
 	set_depth(self->lock, 0);
 	if (!wait_for(self, WAIT, &request, &result, &begun))
@@ -1513,7 +1517,7 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	return ret;
 }
 
-/* By the lock's owner, as far as the lock knows it. */
+/* The caller must be the lock's owner, if the lock records its owner. */
 static PyObject *cond_wake(struct object *self, unsigned int n)
 {
 	int ret = cond_is_open(self) ? is_held(self->lock) : -1;
@@ -1574,15 +1578,15 @@ static PyObject *cond_exit(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 static PyMethodDef cond_methods[] = {
 	{ "acquire", FASTCALL(cond_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
-	{ "release", cond_release, METH_NOARGS, "release($self, /)\n--\n\nUnlock its lock." },
+	{ "release", cond_release, METH_NOARGS, "release($self, /)\n--\n\nRelease the lock." },
 	{ "wait", FASTCALL(cond_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
-	  "Release the lock, wait for a notify, and take the lock again. False: timed out.\n\n"
-	  "It may return without a notify. After ^C the lock is taken again first, however long\n"
+	  "Release the lock, wait for a notify, and reacquire the lock. False: timed out.\n\n"
+	  "It may return without a notify. After ^C the lock is reacquired first, however long\n"
 	  "that takes." },
 	{ "notify", FASTCALL(cond_notify), METH_FASTCALL | METH_KEYWORDS,
 	  "notify($self, /, n=1)\n--\n\nWake up to n waiters, oldest first.\n\n"
-	  "RuntimeError if the lock is not taken." },
+	  "RuntimeError if the lock is not held." },
 	{ "notify_all", cond_notify_all, METH_NOARGS,
 	  "notify_all($self, /)\n--\n\nWake all waiters." },
 	{ "__enter__", cond_enter, METH_NOARGS, NULL },
@@ -1675,7 +1679,7 @@ static PyObject *sem_post(struct object *self, Py_ssize_t n)
 		Py_RETURN_NONE;
 	if (ret != EOVERFLOW)
 		return fail(ret);
-	/* The only failure that is known to have posted nothing. */
+	/* Only this failure is known to have posted nothing. */
 	if (self->bounded)
 		__atomic_fetch_add(taken(self), (uint32_t)n, __ATOMIC_RELAXED);
 too_many:
@@ -1721,10 +1725,11 @@ static PyObject *sem_value(PyObject *object, PyObject *unused)
 static PyMethodDef sem_methods[] = {
 	{ "acquire", FASTCALL(sem_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("None") },
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
-	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake as many.\n\n"
-	  "ValueError if it would be too large: nothing is added, unless others add meanwhile." },
+	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake up to n waiters.\n\n"
+	  "ValueError if the value would be too large. Then nothing is added, unless other\n"
+	  "threads or processes add at the same time." },
 	{ "get_value", sem_value, METH_NOARGS,
-	  "get_value($self, /)\n--\n\nThe value, out of date at once." },
+	  "get_value($self, /)\n--\n\nReturn the value now." },
 	{ "__enter__", sem_enter, METH_NOARGS, NULL },
 	{ "__exit__", FASTCALL(sem_exit), METH_FASTCALL, NULL },
 	{ NULL }
@@ -1735,8 +1740,8 @@ OBJECT_TYPE(sem, "Semaphore",
 
 static PyMethodDef bounded_methods[] = {
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
-	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake as many.\n\n"
-	  "ValueError if fewer are acquired, by all processes: nothing is added." },
+	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake up to n waiters.\n\n"
+	  "ValueError if all processes together have acquired fewer: nothing is added." },
 	{ NULL }
 };
 
@@ -1857,7 +1862,7 @@ static PyObject *side_exit(PyObject *self, PyObject *const *args, Py_ssize_t nar
 static PyMethodDef side_methods[] = {
 	{ "acquire", FASTCALL(side_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
 	{ "release", side_release, METH_NOARGS,
-	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },
+	  "release($self, /)\n--\n\nRelease it. RuntimeError if it is not locked." },
 	{ "__enter__", side_enter, METH_NOARGS, NULL },
 	{ "__exit__", FASTCALL(side_exit), METH_FASTCALL, NULL },
 	{ NULL }
@@ -1893,7 +1898,7 @@ static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 		return NULL;
 	if (create && (parties < 1 || parties > INT_MAX)) {
 		PyErr_SetString(PyExc_ValueError, parties < 1 ? "parties must be > 0"
-							      : "parties are too many");
+							      : "parties is too large");
 		return NULL;
 	}
 	self = object_new(type, BARRIER, source, offset, sizeof(memwait_barrier_t), 8);
@@ -1940,14 +1945,14 @@ static PyObject *barrier_inspect(PyObject *object, PyObject *unused)
 static PyMethodDef barrier_methods[] = {
 	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
-	  "Wait until all have come. It returns 0 to one of them, and 1 to the others." },
+	  "Wait until all have arrived. Return 0 to one of them, and 1 to the others." },
 	{ "abort", barrier_abort, METH_NOARGS,
 	  "abort($self, /)\n--\n\n"
-	  "BrokenBarrierError for all who wait, and all who come, until a reset()." },
+	  "Break it: all present and later waits raise BrokenBarrierError, until a reset()." },
 	{ "reset", barrier_reset, METH_NOARGS,
-	  "reset($self, /)\n--\n\nBrokenBarrierError for all who wait; those who come then meet." },
+	  "reset($self, /)\n--\n\nEnd all waits with BrokenBarrierError. Later waits work." },
 	{ "_inspect", barrier_inspect, METH_NOARGS,
-	  "_inspect($self, /)\n--\n\nThe parties, how many wait, and whether it is broken." },
+	  "_inspect($self, /)\n--\n\nReturn (parties, number of waiters, broken)." },
 	{ NULL }
 };
 
@@ -2016,7 +2021,7 @@ static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
 static PyMethodDef waitgroup_methods[] = {
 	{ "add", FASTCALL(waitgroup_add), METH_FASTCALL | METH_KEYWORDS,
 	  "add($self, /, n=1)\n--\n\nAdd n to the count, which may be negative." },
-	{ "done", waitgroup_done, METH_NOARGS, "done($self, /)\n--\n\nSubtract one." },
+	{ "done", waitgroup_done, METH_NOARGS, "done($self, /)\n--\n\nSubtract 1 from the count." },
 	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\nWait until the count is 0. False: timed out." },
 	{ NULL }
@@ -2059,13 +2064,13 @@ static PyObject *event_is_set(PyObject *object, PyObject *unused)
 
 static PyMethodDef event_methods[] = {
 	{ "is_set", event_is_set, METH_NOARGS,
-	  "is_set($self, /)\n--\n\nTrue if it is set, out of date at once." },
-	{ "set", event_set, METH_NOARGS, "set($self, /)\n--\n\nSet it, and wake all that wait." },
+	  "is_set($self, /)\n--\n\nReturn whether it is set now." },
+	{ "set", event_set, METH_NOARGS, "set($self, /)\n--\n\nSet it, and wake all waiters." },
 	{ "clear", event_clear, METH_NOARGS,
-	  "clear($self, /)\n--\n\nWho waits from here on waits for the next set()." },
+	  "clear($self, /)\n--\n\nClear it: later waits wait for the next set()." },
 	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
-	  "Wait until it is set. False: not within timeout seconds." },
+	  "Wait until it is set. False: timed out." },
 	{ NULL }
 };
 
@@ -2078,7 +2083,8 @@ struct shape {
 };
 
 /*
- * What is in the buffer may have been destroyed, or made anew. False, with an exception: refused.
+ * Checks the queue in the buffer, which may have been destroyed or initialised again. Returns false
+ * with an exception set if it is not valid.
  */
 static bool channel_attach(struct object *self, struct shape *shape)
 {
@@ -2087,7 +2093,8 @@ static bool channel_attach(struct object *self, struct shape *shape)
 	if (!memwait_channel_attach(self->address, (size_t)(self->view.len - self->offset),
 				    &shape->item_size, &shape->capacity))
 		return true;
-	PyErr_SetString(PyExc_ValueError, "no queue, or of another version, or beyond the buffer");
+	PyErr_SetString(PyExc_ValueError,
+			"no queue of this version that fits into the buffer");
 	return false;
 }
 
@@ -2137,15 +2144,16 @@ static PyObject *channel_item(struct object *self, PyObject *value)
 	size = shape.item_size;
 	if (!value)
 		return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-	/* An int would make that many zeroes. */
+	/* bytes(n) of an int would be n zeroes. */
 	if (!PyObject_CheckBuffer(value)) {
-		PyErr_SetString(PyExc_TypeError, "an item is a bytes-like object");
+		PyErr_SetString(PyExc_TypeError, "an item must be a bytes-like object");
 		return NULL;
 	}
 	item = PyBytes_FromObject(value);
 	if (!item || (size_t)PyBytes_Size(item) == size)
 		return item;
-	PyErr_Format(PyExc_ValueError, "an item has %zu bytes, not %zd", size, PyBytes_Size(item));
+	PyErr_Format(PyExc_ValueError, "an item must have %zu bytes, not %zd", size,
+		     PyBytes_Size(item));
 	Py_DECREF(item);
 	return NULL;
 }
@@ -2165,7 +2173,7 @@ static PyObject *channel_transfer(struct object *self, enum verb verb, PyObject 
 	return ret;
 }
 
-/* queue.Queue ignores the timeout of a call that does not block, and refuses others below 0. */
+/* queue.Queue ignores the timeout of a non-blocking call, and refuses negative timeouts. */
 static int queue_blocking(struct request *request, PyObject *block, PyObject *timeout)
 {
 	int blocks = block ? PyObject_IsTrue(block) : 1;
@@ -2203,8 +2211,8 @@ static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t n
 }
 
 /*
- * put() that counts its item in a wait group, before anybody can get it: (group, item, block,
- * timeout). All in one, as the handler of a signal may raise when it returns.
+ * put() that counts its item in a wait group before the item can be received: (group, item, block,
+ * timeout). This is one call, because a signal handler may raise an exception between two.
  */
 static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -2215,7 +2223,7 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 	int only_try;
 
 	if (nargs != 4 || !PyObject_TypeCheck(args[0], self->state->waitgroup)) {
-		PyErr_SetString(PyExc_TypeError, "a WaitGroup and the arguments of put()");
+		PyErr_SetString(PyExc_TypeError, "needs a WaitGroup and the arguments of put()");
 		return NULL;
 	}
 	group = (struct object *)args[0];
@@ -2228,11 +2236,11 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 		return NULL;
 	Py_DECREF(counted);
 	ret = channel_transfer(self, SEND, args[1], &request, only_try);
-	/* In a child that a handler has forked it is the parent's. */
+	/* In a child that a signal handler forked, the put is the parent's. */
 	if (ret || !group->address || forks_before != forks)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);
-	/* That it is counted still is worse than what has kept it from being sent. */
+	/* The wrong count is a worse error than the one that prevented the put. */
 	restore_unless_failed(waitgroup_change(group, -1), type, value, traceback);
 	return NULL;
 }
@@ -2298,25 +2306,25 @@ static PyMethodDef channel_methods[] = {
 	{ "put", FASTCALL(channel_put), METH_FASTCALL | METH_KEYWORDS,
 	  "put($self, /, item, block=True, timeout=None)\n--\n\n"
 	  "Send a bytes-like object of item_size bytes. queue.Full: there was no room.\n\n"
-	  "ShutDown: after shutdown()." },
+	  "ShutDown: the queue is shut down." },
 	{ "_put_counted", FASTCALL(channel_put_counted), METH_FASTCALL,
 	  "_put_counted($self, group, item, block, timeout, /)\n--\n\n"
-	  "put() of an item that is counted in a WaitGroup." },
+	  "put() that also counts the item in a WaitGroup." },
 	{ "get", FASTCALL(channel_get), METH_FASTCALL | METH_KEYWORDS,
 	  "get($self, /, block=True, timeout=None)\n--\n\n"
-	  "Receive bytes. queue.Empty: there was nothing.\n\n"
-	  "ShutDown: after shutdown(), when all was received." },
+	  "Receive bytes. queue.Empty: there was no item.\n\n"
+	  "ShutDown: the queue is shut down and empty." },
 	{ "shutdown", channel_shutdown, METH_NOARGS,
-	  "shutdown($self, /)\n--\n\nStop sending, in all processes.\n\n"
-	  "What was sent can be received." },
+	  "shutdown($self, /)\n--\n\nRefuse further puts, in all processes.\n\n"
+	  "Items that were sent can still be received." },
 	{ "qsize", channel_qsize, METH_NOARGS,
-	  "qsize($self, /)\n--\n\nThe number of items, out of date at once." },
+	  "qsize($self, /)\n--\n\nReturn the number of items now." },
 	{ NULL }
 };
 
 static PyGetSetDef channel_getset[] = {
-	{ "maxsize", channel_maxsize, NULL, "How many items have room.", NULL },
-	{ "item_size", channel_get_item_size, NULL, "The bytes of an item.", NULL },
+	{ "maxsize", channel_maxsize, NULL, "The greatest number of items.", NULL },
+	{ "item_size", channel_get_item_size, NULL, "The size of an item in bytes.", NULL },
 	{ NULL }
 };
 
@@ -2367,7 +2375,7 @@ static uint64_t word_mask(const struct object *self)
 	return self->size == 8 ? UINT64_MAX : (1ULL << 8 * self->size) - 1;
 }
 
-/* Negative numbers are taken as their two's complement. Returns -1 with an exception set. */
+/* Negative numbers are converted to two's complement. Returns -1 with an exception set. */
 static int word_number(const struct object *self, PyObject *number, uint64_t *value)
 {
 	*value = PyLong_AsUnsignedLongLongMask(number);
@@ -2377,7 +2385,7 @@ static int word_number(const struct object *self, PyObject *number, uint64_t *va
 	return 0;
 }
 
-/* All sequentially consistent, as ECMAScript's: what a program of Python would expect. */
+/* All are sequentially consistent, like ECMAScript's, as a Python programmer expects. */
 #define WORD_ATOMIC(self, function, ...)					\
 	((self)->size == 1 ? function((uint8_t *)(self)->address, __VA_ARGS__) :	\
 	 (self)->size == 2 ? function((uint16_t *)(self)->address, __VA_ARGS__) :	\
@@ -2427,7 +2435,7 @@ static PyObject *word_add(PyObject *object, PyObject *number)
 	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_ADD, value));
 }
 
-/* Returns the value that was there. */
+/* Returns the old value. */
 #define WORD_COMPARE_EXCHANGE(word, expected, value) ({				\
 	__typeof__(*(word)) was = (__typeof__(*(word)))(expected);		\
 	__atomic_compare_exchange_n(word, &was, (__typeof__(*(word)))(value), 0,	\
@@ -2441,7 +2449,7 @@ static PyObject *word_compare_exchange(PyObject *object, PyObject *const *args, 
 	uint64_t expected, value;
 
 	if (nargs != 2) {
-		PyErr_SetString(PyExc_TypeError, "compare_exchange(expected, value)");
+		PyErr_SetString(PyExc_TypeError, "compare_exchange() needs (expected, value)");
 		return NULL;
 	}
 	if (word_number(self, args[0], &expected) || word_number(self, args[1], &value) ||
@@ -2513,21 +2521,23 @@ static PyObject *word_waiters(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef word_methods[] = {
-	{ "load", word_load, METH_NOARGS, "load($self, /)\n--\n\nIts value, without a sign." },
-	{ "store", word_store, METH_O, "store($self, value, /)\n--\n\nSet it. It wakes nobody." },
+	{ "load", word_load, METH_NOARGS,
+	  "load($self, /)\n--\n\nReturn the value, as an unsigned integer." },
+	{ "store", word_store, METH_O,
+	  "store($self, value, /)\n--\n\nSet the value. This wakes no waiter." },
 	{ "exchange", word_exchange, METH_O,
-	  "exchange($self, value, /)\n--\n\nSet it, and return the value that was there." },
+	  "exchange($self, value, /)\n--\n\nSet the value, and return the old value." },
 	{ "add", word_add, METH_O,
-	  "add($self, value, /)\n--\n\nAdd to it, and return the value that was there." },
+	  "add($self, value, /)\n--\n\nAdd to the value, and return the old value." },
 	{ "compare_exchange", FASTCALL(word_compare_exchange), METH_FASTCALL,
 	  "compare_exchange($self, expected, value, /)\n--\n\n"
-	  "Set it if it is as expected. Returns the value that was there." },
+	  "Set the value if it equals expected. Return the old value." },
 	{ "wait", FASTCALL(word_wait), METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "notify", FASTCALL(word_notify), METH_FASTCALL | METH_KEYWORDS,
 	  "notify($self, /, count=None)\n--\n\n"
-	  "Wake up to count waiters, or all, oldest first. Returns how many." },
+	  "Wake up to count waiters, or all, oldest first. Return their number." },
 	{ "waiters", word_waiters, METH_NOARGS,
-	  "waiters($self, /)\n--\n\nThe number of waiters, out of date at once: for tests." },
+	  "waiters($self, /)\n--\n\nReturn the number of waiters now, for tests." },
 	{ NULL }
 };
 
@@ -2544,8 +2554,8 @@ static PyObject *word_private(PyObject *self, void *closure)
 }
 
 static PyGetSetDef word_getset[] = {
-	{ "size", word_size, NULL, "Its bytes.", NULL },
-	{ "private", word_private, NULL, "Whether it is of one process.", NULL },
+	{ "size", word_size, NULL, "The size in bytes.", NULL },
+	{ "private", word_private, NULL, "Whether only one process uses it.", NULL },
 	{ NULL }
 };
 
@@ -2597,10 +2607,10 @@ static void operation_let_go(struct operation *self)
 	self->held = false;
 }
 
-/* The caller has a reference, as the list's goes. */
+/* The caller has a reference, because the list's reference is dropped. */
 static void operation_end(struct operation *self, int result)
 {
-	/* Its condition has taken the lock again, as often as before. */
+	/* The condition has reacquired the lock, as often as before. */
 	if (self->object->lock && has_lock(result))
 		set_depth(self->object->lock, self->depth);
 	self->result = result;
@@ -2608,13 +2618,13 @@ static void operation_end(struct operation *self, int result)
 		self->next->link = self->link;
 	*self->link = self->next;
 	self->link = NULL;
-	/* Else its object stays open until the task has what it got, or gives it back. */
+	/* Otherwise the object stays open until the task takes the result or gives it back. */
 	if (result == ECANCELED)
 		operation_let_go(self);
 	Py_DECREF(self);
 }
 
-/* Cancels what is pending and frees the loop. @ended: a list that gets the operations, or NULL. */
+/* Cancels pending operations and frees the loop. @ended: NULL, or a list for the operations. */
 static int loop_end(struct loop *self, PyObject *ended)
 {
 	struct operation *operation;
@@ -2623,7 +2633,7 @@ static int loop_end(struct loop *self, PyObject *ended)
 	self->closed = true;
 	while ((operation = self->pending)) {
 		Py_INCREF((PyObject *)operation);
-		/* Within dispatch its callback could come. It fails in a child: the parent's. */
+		/* In dispatch, its callback could still run. In a child of fork() this fails. */
 		memwait_op_cancel(&operation->op);
 		operation_end(operation, ECANCELED);
 		if (ended && !ret)
@@ -2721,10 +2731,10 @@ static PyMethodDef loop_methods[] = {
 	{ "fileno", loop_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\nThe descriptor to poll for reading." },
 	{ "dispatch", loop_dispatch, METH_NOARGS,
-	  "dispatch($self, /)\n--\n\nRun the callbacks of what has ended. Returns how many.\n\n"
-	  "LoopFailed: the loop is of no use. Any other exception is a callback's." },
+	  "dispatch($self, /)\n--\n\nRun callbacks of ended operations. Return their number.\n\n"
+	  "LoopFailed: the loop is unusable. Any other exception comes from a callback." },
 	{ "close", loop_close, METH_NOARGS,
-	  "close($self, /)\n--\n\nCancel what is pending. Returns these operations." },
+	  "close($self, /)\n--\n\nCancel pending operations, and return them." },
 	{ NULL }
 };
 
@@ -2734,7 +2744,7 @@ static PyType_Slot loop_slots[] = {
 	{ Py_tp_traverse, loop_traverse },
 	{ Py_tp_clear, loop_clear },
 	{ Py_tp_methods, loop_methods },
-	{ Py_tp_doc, "An event source: what is pending, and a descriptor to poll." },
+	{ Py_tp_doc, "An event source: pending operations, and a descriptor to poll." },
 	{ 0 }
 };
 
@@ -2747,7 +2757,7 @@ static PyType_Spec loop_spec = {
 
 /* Operations of loops */
 
-/* Of the exceptions within one dispatch it raises the first, and the others are reported. */
+/* A dispatch raises the first exception of its callbacks, and reports the others. */
 static void keep_exception(struct operation *self)
 {
 	struct loop *loop = self->loop;
@@ -2759,8 +2769,9 @@ static void keep_exception(struct operation *self)
 }
 
 /*
- * Python runs the handlers of signals, as of ^C, at the first step of the callback. If one raises,
- * the callback has done nothing. So it runs again, after the handlers of all that have come.
+ * Python runs signal handlers, such as that of ^C, at the first step of the callback. If a handler
+ * raises an exception, the callback has done nothing. The callback then runs again, after all
+ * pending handlers.
  */
 static void tell(struct operation *self)
 {
@@ -2788,7 +2799,7 @@ static void operation_done(memwait_op_t *op, int result, void *data)
 	} else {
 		operation_end(self, result);
 	}
-	/* Cleared with a loop that is garbage: nobody waits. */
+	/* Cleared with a loop that is garbage: no task waits for it. */
 	if (self->callback)
 		tell(self);
 	Py_DECREF(self);
@@ -2805,7 +2816,7 @@ static int operation_traverse(PyObject *object, visitproc visit, void *arg)
 	return 0;
 }
 
-/* A pending one is its loop's. */
+/* A pending operation belongs to its loop. */
 static int operation_clear(PyObject *object)
 {
 	struct operation *self = (struct operation *)object;
@@ -2887,7 +2898,7 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	self->begun = false;
 	self->held = false;
 	PyObject_GC_Track(self);
-	/* The arguments' own code may close the object or the loop. */
+	/* Code of the arguments (__float__, for example) may close the object or the loop. */
 	if (set_deadline(&self->request, timeout) < 0 || !is_open(target) ||
 	    set_argument(self, argument) || !is_open(target) ||
 	    (target->lock && !is_open(target->lock)) || !loop_is_open(self->loop)) {
@@ -2926,13 +2937,13 @@ static PyObject *operation_cancel(PyObject *object, PyObject *unused)
 	(void)unused;
 	if (!self->link)
 		return PyBool_FromLong(self->result == ECANCELED);
-	/* It fails in a child only, whose parent has the operation. */
+	/* This fails only in a child of fork(): the operation is the parent's. */
 	memwait_op_cancel(&self->op);
 	operation_end(self, ECANCELED);
 	Py_RETURN_TRUE;
 }
 
-/* A wait of a condition that has ended without the lock. */
+/* Whether this is a condition wait that ended without the lock. */
 static bool lost_lock(const struct operation *self)
 {
 	return self->begun && !self->link && self->object->kind == COND &&
@@ -2960,47 +2971,25 @@ static PyObject *operation_finish(PyObject *object, PyObject *unused)
 	return ret;
 }
 
-/* For a task that is cancelled, and leaves with that: a repair that fails is only reported. */
-static bool repaired(struct object *self)
-{
-	if (!inherit(self))
-		return true;
-	PyErr_WriteUnraisable((PyObject *)self);
-	return false;
-}
-
 static void undo(struct operation *self)
 {
 	struct object *object = self->object;
-	int result = self->result;
+	int ret = 0;
 
-	/* In a child it is the parent who has it. */
-	if (self->link || self->forks != forks || !object->address ||
-	    (result && result != EOWNERDEAD))
+	/* In a child of fork() the parent holds it. */
+	if (self->link || self->forks != forks || !object->address)
 		return;
-	if (object->kind != COND)
-		self->result = ECANCELED;
-	switch (object->kind) {
-	case MUTEX:
-	case RWLOCK:
-		if (!result || repaired(object))
-			unlock(object);
-		break;
-	case SEM:
-		memwait_sem_post(object->address);
-		break;
-	case COND:
-		/* Whoever waits for a condition leaves with the lock, as it came. */
+	if (object->kind == COND && !self->result) {
+		/* A waiter of a condition leaves with the lock, as it came. */
 		memwait_cond_signal(object->address);
-		if (result)
-			repaired(object->lock);
-		break;
-	case WORD:
-		memwait_notify(object->address, 1, object->flags);
-		break;
-	default:
-		break;
+	} else if (!self->result || self->result == EOWNERDEAD) {
+		if (object->lock)
+			set_depth(object->lock, 0);
+		self->result = ECANCELED;
+		ret = memwait_op_undo(&self->op);
 	}
+	/* An error: no waiter could be woken. */
+	(void)ret;
 }
 
 static PyObject *operation_give_back(PyObject *object, PyObject *unused)
@@ -3060,7 +3049,7 @@ static PyObject *operation_callback(PyObject *self, void *closure)
 static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 {
 	struct operation *self = (struct operation *)object;
-	/* In a child they are the parent's. */
+	/* In a child of fork() they are the parent's. */
 	PyObject *count = PyLong_FromUnsignedLong(self->forks == forks ? self->count : 0);
 
 	(void)unused;
@@ -3071,27 +3060,27 @@ static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 
 static PyMethodDef operation_methods[] = {
 	{ "cancel", operation_cancel, METH_NOARGS,
-	  "cancel($self, /)\n--\n\nTrue: it takes nothing, and no callback runs." },
+	  "cancel($self, /)\n--\n\nTrue: it took nothing, and no callback runs." },
 	{ "finish", operation_finish, METH_NOARGS,
-	  "finish($self, /)\n--\n\nReturn or raise what the object's method would.\n\n"
-	  "None of a reader: an RWLock was repaired, and is to be taken again." },
+	  "finish($self, /)\n--\n\nReturn or raise what the blocking method would.\n\n"
+	  "None for a reader: it repaired the RWLock, and must acquire it again." },
 	{ "take_count", operation_take_count, METH_NOARGS,
-	  "take_count($self, /)\n--\n\nHow many notifies a watch has had since the last call." },
+	  "take_count($self, /)\n--\n\nReturn the notifies of a watch since the last call." },
 	{ "give_back", operation_give_back, METH_NOARGS,
-	  "give_back($self, /)\n--\n\nUndo what it took. The item of a get is the caller's." },
+	  "give_back($self, /)\n--\n\nUndo the operation. The caller keeps the item of a get." },
 	{ NULL }
 };
 
 static PyGetSetDef operation_getset[] = {
-	{ "pending", operation_pending, NULL, "The callback will run.", NULL },
-	{ "loop", operation_loop, NULL, "The loop that it was begun with.", NULL },
-	{ "callback", operation_callback, NULL, "What runs with the operation when it has ended.",
+	{ "pending", operation_pending, NULL, "Whether the callback will still run.", NULL },
+	{ "loop", operation_loop, NULL, "The loop in which the operation began.", NULL },
+	{ "callback", operation_callback, NULL, "The function that is called at the end.",
 	  NULL },
 	{ "item", operation_item, NULL,
-	  "What a get has got, or None. Its queue cannot be closed before finish().", NULL },
-	{ "sent", operation_sent, NULL, "A put's, of this process, that has put its item.", NULL },
+	  "The item of a get, or None. Its queue cannot be closed before finish().", NULL },
+	{ "sent", operation_sent, NULL, "Whether a put of this process has sent its item.", NULL },
 	{ "lost_lock", operation_lost_lock, NULL,
-	  "A condition's, that has ended without the lock.", NULL },
+	  "Whether a condition wait has ended without the lock.", NULL },
 	{ NULL }
 };
 
@@ -3124,13 +3113,13 @@ static PyObject *available(PyObject *module, PyObject *unused)
 static PyMethodDef functions[] = {
 	{ "available", available, METH_NOARGS,
 	  "available()\n--\n\nWhether /dev/memwait can be used.\n\n"
-	  "If not, the OSError of any operation says why." },
+	  "If not, the OSError that every operation raises has the reason." },
 	{ "queue_size", channel_size, METH_VARARGS,
-	  "queue_size(item_size, maxsize, /)\n--\n\nThe bytes of a Queue." },
+	  "queue_size(item_size, maxsize, /)\n--\n\nReturn the size of a Queue in bytes." },
 	{ NULL }
 };
 
-/* Adds a type, and returns it in *@type, if that is not NULL. */
+/* Adds a type. Returns the type in *@type, if @type is not NULL. */
 static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base, PyTypeObject **type)
 {
 	PyObject *made = PyType_FromModuleAndSpec(module, spec, (PyObject *)base);
@@ -3171,7 +3160,7 @@ static int set_main_thread(struct state *state, PyObject *threading)
 	return PyErr_Occurred() ? -1 : 0;
 }
 
-/* queue.ShutDown is there from 3.13 on. */
+/* queue.ShutDown exists since Python 3.13. */
 static int set_exceptions(PyObject *module, struct state *state)
 {
 	PyObject *queue = PyImport_ImportModule("queue"), *threading;
@@ -3201,12 +3190,12 @@ static int set_exceptions(PyObject *module, struct state *state)
 	if (ret)
 		return -1;
 	state->owner_died = add_exception(module, "OwnerDied",
-					  "The owner of the lock died, and no repair= was given.",
+					  "The owner of the lock died, and repair= is missing.",
 					  PyExc_OSError);
 	state->not_recoverable = add_exception(module, "NotRecoverable",
-					       "What the lock guards was not repaired.",
+					       "An owner died, and the data was not repaired.",
 					       PyExc_OSError);
-	state->loop_failed = add_exception(module, "LoopFailed", "The loop is of no use.",
+	state->loop_failed = add_exception(module, "LoopFailed", "The loop is unusable.",
 					   PyExc_OSError);
 	return state->shut_down && state->owner_died && state->not_recoverable &&
 	       state->loop_failed ? 0 : -1;
@@ -3323,15 +3312,15 @@ static PyModuleDef_Slot module_slots[] = {
 	{ 0 }
 };
 
-/* Of Python 3.12, which the limited API of 3.11 does not name and 3.11 would refuse. */
+/* From Python 3.12; the limited API of 3.11 does not define it, and 3.11 would refuse it. */
 #define MOD_MULTIPLE_INTERPRETERS	3
 #define MOD_PER_INTERPRETER_GIL		((void *)2)
 
 /*
- * An interpreter may have a GIL of its own: its objects are reached by its threads only, and what
- * is static here is of a thread or does not change. But None, True and False are of all
- * interpreters. Py_INCREF() of 3.11's headers, in line, would count their references with no GIL
- * in common; that of later ones leaves them alone.
+ * Each interpreter may have its own GIL: only its threads reach its objects, and static variables
+ * here are per thread or constant. But None, True and False are shared by all interpreters. The
+ * inline Py_INCREF() of 3.11's headers would change their reference counts without a common GIL;
+ * later headers do not count references to them.
  */
 static void set_policies(void)
 {

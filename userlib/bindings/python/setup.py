@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The extension, as pip builds it: against an installed libmemwait, once for Python 3.11 and later."""
+"""For pip: builds the extension against an installed libmemwait, once for Python 3.11 and later."""
 
 import shlex
 import subprocess

@@ -13,7 +13,7 @@ const HOLD: Duration = Duration::from_millis(2);
 const NAME: [u8; 8] = *b"Rust\0\0\0\0";
 const LETTER: u8 = b'R';
 
-/// What lies behind the mutex, which has 40 bytes.
+/// The data behind the mutex, which has 40 bytes.
 #[repr(C)]
 struct Guarded {
     _before: [u8; 88],
@@ -23,13 +23,13 @@ struct Guarded {
     log: [u8; 100], // at 256
 }
 
-// SAFETY: numbers, in C's layout.
+// SAFETY: numbers, in the layout of C.
 unsafe impl Shareable for Guarded {}
 
 async fn take_turns(memory: &Shared, on: &Handle) -> Result<(), Error> {
-    // SAFETY: the first program has made them there.
+    // SAFETY: the first program has initialised the mutex and the channel.
     let mutex: Ref<Mutex<Guarded>> = unsafe { memory.attach(MUTEX)? };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let channel = unsafe { memory.attach_channel::<[u8; 8]>(CHANNEL)? };
 
     channel.send_async(NAME, on).await?;

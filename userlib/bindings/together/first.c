@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The C program of the five, a thread that blocks. It makes what all share, and has the mutex until
- * all others are there; then it takes its turns like them: first FILE
+ * The C program of the five, a thread that blocks. It creates the shared file, and holds the mutex
+ * until all other programs have reported. Then it takes its turns like them: first FILE
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@ static bool take_turns(char *memory)
 	return right;
 }
 
-/* Each of the others sends its name when it comes and when it goes. */
+/* Each of the other programs sends its name at its start and at its end. */
 static bool hear(memwait_channel_t *channel, const char *what)
 {
 	char item[ITEM + 1] = "";
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	snprintf(name, sizeof(name), "%s.XXXXXX", argv[1]);
-	/* Whole before it has its name: the others start with what they find there. */
+	/* Initialise the file before it gets its name: the others use it as soon as it exists. */
 	fd = mkstemp(name);
 	if (fd < 0 || ftruncate(fd, SIZE))
 		return 1;
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 	if (!hear(channel, "is there") || memwait_mutex_unlock(mutex))
 		return 1;
 	if (!take_turns(memory)) {
-		puts("somebody else had the mutex, too");
+		puts("another program held the mutex at the same time");
 		return 1;
 	}
 	if (!hear(channel, "has had its turns"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What five programs share, in one file that each maps: a fair mutex, what it guards, and a
- * channel. The programs in Python, JavaScript and Rust have the same numbers.
+ * The layout of the file that all five programs map: a fair mutex, the data that it guards, and a
+ * channel. The programs in Python, JavaScript and Rust repeat these numbers.
  */
 #ifndef TOGETHER_H
 #define TOGETHER_H
@@ -10,7 +10,7 @@
 
 enum {
 	MUTEX = 0,		/* a memwait_mutex_t */
-	HOLDER = 128,		/* uint8_t: a letter for who has the mutex, or 0 */
+	HOLDER = 128,		/* uint8_t: the letter of the program that holds the mutex, or 0 */
 	TURNS = 132,		/* uint32_t */
 	LOG = 256,		/* a letter for each turn */
 	CHANNEL = 1024,		/* a memwait_channel_t of ITEM bytes */
@@ -19,11 +19,11 @@ enum {
 	ITEM = 8,
 	CAPACITY = 2,
 	PLAYERS = 5,
-	ROUNDS = 10,		/* of each player */
-	HOLD_MS = 2,		/* meanwhile the others queue up */
+	ROUNDS = 10,		/* turns of each program */
+	HOLD_MS = 2,		/* time of a turn, in which the others queue up */
 };
 
-/* With the mutex locked. Returns false if somebody else has it as well. */
+/* Call with the mutex locked. Returns false if another program holds it as well. */
 static inline bool turn_begins(char *memory, char letter)
 {
 	uint32_t *turns = (uint32_t *)(void *)(memory + TURNS);

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-# Five languages at one mutex and one channel: a thread in C, a coroutine in C++, a task in Python, promises in Node
-# and a future in Rust take turns, in five processes that have nothing in common but a file: together.sh [FILE]
+# Five languages at one mutex and one channel: a thread in C, a coroutine in C++, a task in Python, promises in Node.js
+# and a future in Rust take turns, in five processes that share only a file: together.sh [FILE]
 file=${1:-/dev/shm/memwait-together.$$}
 cd "$(dirname "$0")" || exit 1
 trap 'rm -f "$file" "$file".??????' EXIT
-# What starts slowly waits for the file, not for each other. One that fails ends the first, which waits for all.
+# Runs a program as soon as the first program has created the file. If the program fails, ends the first program, which
+# would wait for it.
 when_there()
 {
 	until [ -e "$file" ]; do
@@ -18,8 +19,8 @@ when_there()
 	[ -z "$ended" ] || kill $!
 	wait $! && return
 	kill "$first" 2>/dev/null && cat >&2 <<EOT
-$* has failed. Does it find the package memwait? PATH=venv/bin:\$PATH takes Python from a venv, and
-NODE_PATH=.../node_modules says where Node's packages are.
+$* has failed. Can it find the package memwait? PATH=venv/bin:\$PATH uses the Python of a venv, and
+NODE_PATH=.../node_modules names the directory of Node.js packages.
 EOT
 	return 1
 }
@@ -34,7 +35,7 @@ done
 wait "$first"
 status=$?
 for pid in $pids; do
-	# Without the first program the others wait for ever.
+	# Without the first program the others would wait forever.
 	[ $status -eq 0 ] || kill "$pid" 2>/dev/null
 	wait "$pid" || status=1
 done

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The main job, on real input, while processes die: count the words of a text in several processes
- * that share a memfd. A supervisor kills them at random and starts new ones, and the result is that
- * of a single process.
+ * The main use, on real input, while processes die: count the words of a text in several processes
+ * that share a memfd. A supervisor kills them at random and starts new ones, and the result is the
+ * same as that of a single process.
  *
  *	supervisor,      --pieces of the text-->  channel  -->  workers,    --words-->  table,
  *	an epoll loop						which block		with a mutex
  *
- * What a worker leaves behind when it is killed, and how the others go on:
+ * The state that a killed worker leaves behind, and how the other workers continue:
  *
- *	The mutex is robust. The next one that locks it gets EOWNERDEAD, and takes back what the
- *	dead one has begun to change in the table, see worker.c.
+ *	The mutex is robust. The next process that locks it gets EOWNERDEAD, and takes back the
+ *	changes that the dead worker had begun in the table, see worker.c.
  *
- *	A piece that the worker has received is lost with it; the channel goes on. Beside each piece
- *	stands whether it has been counted. Once the channel is empty the supervisor sends all
- *	others again. It need not know who had them, or whether a living worker still has one: a
- *	piece that comes twice is counted once.
+ *	A piece that the worker had received is lost with it; the channel continues to work. For
+ *	each piece, the table records whether it has been counted. When the channel is empty, the
+ *	supervisor sends all other pieces again. It need not know which worker had them, or whether
+ *	a living worker still has one: a piece that comes twice is counted once.
  *
- * The supervisor never blocks on any of it: it sends by memwait_channel_send_async(), and looks at
- * the table by memwait_mutex_execute_locked(). The loop's descriptor is in one epoll with two
- * timers, one to look and one to kill, and a signalfd (children, ^C).
+ * The supervisor never blocks on any of these: it sends with memwait_channel_send_async(), and
+ * looks at the table with memwait_mutex_execute_locked(). The loop's descriptor is in one epoll set
+ * with two timers, one to look and one to kill, and a signalfd (children, ^C).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@
 
 #define ITEMS		64		/* in the channel; an item is the number of a piece */
 #define LOOK_NS		100000000	/* 0.1 s */
-#define KILL_NS		2000000		/* at most so long after it is time to kill */
+#define KILL_NS		2000000		/* a kill is at most so late */
 #define STUCK_S		60		/* so long without a piece is a failure */
 
 static const char *const doings[DOINGS] = {
@@ -57,7 +57,7 @@ static const char *const doings[DOINGS] = {
 struct supervisor {
 	const char *text;
 	size_t text_size;
-	struct table *alone;		/* what a single process counts */
+	struct table *alone;		/* counted by a single process */
 	int memfd;
 	struct shared *shared;
 	size_t shared_size;
@@ -95,7 +95,7 @@ void check(int error, const char *what)
 	}
 }
 
-/* Each process maps the memfd anew, at an address of its own. */
+/* Each process maps the memfd at an address of its own. */
 static struct shared *map_shared(const struct supervisor *s, size_t shift)
 {
 	char *place = mmap(NULL, s->shared_size + (shift << 16), PROT_NONE,
@@ -133,7 +133,7 @@ static void start(struct supervisor *s, int slot)
 		exit(1);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGINT, SIG_IGN);	/* ^C is for the supervisor, who ends the others */
+	signal(SIGINT, SIG_IGN);	/* ^C is for the supervisor, which ends the workers */
 	shared = map_shared(s, (size_t)slot + 1);
 	work(shared, s->text, &shared->workers[slot]);
 }
@@ -174,7 +174,7 @@ static void kill_one(struct supervisor *s)
 	time_to_kill(s);
 }
 
-/* With the mutex: what has not been counted is to be sent. */
+/* Called with the mutex locked. Pieces that have not been counted must be sent. */
 static void plan(struct supervisor *s)
 {
 	uint32_t i;
@@ -186,7 +186,7 @@ static void plan(struct supervisor *s)
 			s->to_send[s->planned++] = i;
 }
 
-/* Sends while there is room, and leaves an operation behind for when there will be. */
+/* Sends while there is room, and then begins an operation that sends when there is room again. */
 static void send_pieces(struct supervisor *s)
 {
 	int error = 0;
@@ -236,7 +236,7 @@ static void look(memwait_op_t *op, int result, void *data)
 		check(memwait_channel_close(channel_of(shared)), "memwait_channel_close");
 	} else if (s->next == s->planned && !memwait_op_pending(&s->send) &&
 		   !memwait_channel_length(channel_of(shared))) {
-		/* What is missing has been lost, but for what the living have in hand. */
+		/* Missing pieces were lost, except for pieces that living workers are counting. */
 		plan(s);
 		s->again += s->planned;
 		send_pieces(s);
@@ -247,7 +247,7 @@ static void ask_to_look(struct supervisor *s)
 {
 	int error = memwait_mutex_execute_locked(&s->shared->mutex, &s->look);
 
-	/* EBUSY: the one before still waits for the mutex. */
+	/* EBUSY: the previous operation still waits for the mutex. */
 	if (error != EINPROGRESS && error != EBUSY)
 		check(error, "memwait_mutex_execute_locked");
 }
@@ -359,7 +359,7 @@ static bool report(struct supervisor *s)
 	bool good;
 	int i;
 
-	/* The last one may have died with it. */
+	/* The last worker may have died while it held the mutex. */
 	lock(shared);
 	printf("\n%" PRIu64 " words, %" PRIu64 " distinct, in %.1f s. The most frequent:\n",
 	       table->total, table->words, seconds(s));
@@ -411,7 +411,9 @@ static void read_text(struct supervisor *s, const char *path)
 	close(fd);
 }
 
-/* As many lines as there is room for; of one that is too long, as many words. */
+/*
+ * Returns the length of as many lines as fit; of a line that is too long, of as many words as fit.
+ */
 static size_t piece_length(const char *text, size_t left)
 {
 	size_t length = left < PIECE_SIZE ? left : PIECE_SIZE, words;
@@ -428,7 +430,7 @@ static size_t piece_length(const char *text, size_t left)
 	exit(1);
 }
 
-/* Returns how many there are; writes them down unless @pieces is NULL. */
+/* Returns the number of pieces; stores them unless @pieces is NULL. */
 static uint32_t split_text(const char *text, size_t size, struct piece *pieces)
 {
 	size_t at, length;
@@ -452,7 +454,7 @@ static void set_up(struct supervisor *s)
 {
 	size_t channel_at, table_at;
 
-	/* This also tells how large the table has to be. */
+	/* This also shows how large the table must be. */
 	s->alone = table_of_text(s->text, s->text_size);
 	s->pieces = split_text(s->text, s->text_size, NULL);
 	channel_at = aligned(sizeof(struct shared) + s->pieces * sizeof(struct piece));
@@ -484,7 +486,7 @@ static void set_up(struct supervisor *s)
 	srandom((unsigned int)s->started.tv_nsec);
 }
 
-/* Before the first child, whose end must not be missed. */
+/* Set up before the first child is started, so that no child's end is missed. */
 static int catch_signals(void)
 {
 	sigset_t mask;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What the files of the demo share. */
+/* Declarations that the files of the demo share. */
 #ifndef DEMO_H
 #define DEMO_H
 
@@ -15,7 +15,9 @@ void check(int error, const char *what);
 
 /* words.c: counting words */
 
-/* Where in the text something is, and how long: 32 bits each. Words of 64 bits are easy to undo. */
+/*
+ * An offset in the text and a length, of 32 bits each: a change of one 64-bit word is easy to undo.
+ */
 static inline uint64_t place_of(size_t at, size_t length)
 {
 	return (uint64_t)at << 32 | length;
@@ -36,14 +38,14 @@ struct word {
 	uint32_t hash;
 };
 
-/* A table of words and how often they came, without pointers: so it can be in shared memory. */
+/* A table of words and their frequencies, without pointers, so that it can be in shared memory. */
 struct table {
 	uint64_t size;		/* of entries[] */
 	uint64_t words;
 	uint64_t total;
 	struct entry {
 		uint64_t times;	/* 0: it is free */
-		uint64_t place;	/* of one of them in the text */
+		uint64_t place;	/* of one occurrence in the text */
 	} entries[];
 };
 
@@ -55,54 +57,54 @@ struct table *table_of_text(const char *text, size_t size);
 void table_print_most_frequent(const struct table *table, const char *text, size_t most);
 bool table_equal(const struct table *a, struct table *b, const char *text);
 
-/* worker.c: what the processes do with their shared memory */
+/* worker.c: the workers and their shared memory */
 
 #define MAX_WORKERS	64
 #define PIECE_SIZE	1024		/* some lines; longer ones are cut between two words */
 #define PIECE_WORDS	(PIECE_SIZE / 2)
 #define PIECE_CHANGES	(3 * PIECE_WORDS + 5)
 
-/* What a worker is doing: its death leaves that as it is. */
+/* The state of a worker, which survives its death. */
 enum doing { STARTING, RECEIVING, COUNTING, LOCKING, UPDATING, DOINGS };
 
 struct worker {
 	_Atomic enum doing doing;
-	uint64_t pieces;		/* that it has counted; guarded by the mutex */
+	uint64_t pieces;		/* that it has counted; protected by the mutex */
 	uint64_t words;			/* likewise */
 };
 
 struct piece {
 	uint64_t place;
-	uint64_t counted;		/* 0 or 1; guarded by the mutex */
+	uint64_t counted;		/* 0 or 1; protected by the mutex */
 };
 
-/* A word of the shared memory, and what it held before. */
+/* A word of the shared memory, and its value before the change. */
 struct change {
 	uint64_t offset;
 	uint64_t old;
 };
 
 struct shared {
-	/* Where they are, from here. */
+	/* Offsets of the channel and the table from the start of this struct. */
 	size_t channel_at;
 	size_t table_at;
 
-	/* Guards what follows, and the table. */
+	/* Protects the members below, and the table. */
 	memwait_mutex_t mutex;
 	uint64_t counted;		/* pieces */
 	uint64_t changes;		/* how many are in undo[] */
 	struct change undo[PIECE_CHANGES];
 
-	/* How often it came to that. */
+	/* Statistics of deaths. */
 	uint64_t owners_died;
 	uint64_t taken_back;		/* changes */
-	uint64_t twice;			/* a piece came that had been counted */
+	uint64_t twice;			/* received pieces that had already been counted */
 
 	struct worker workers[MAX_WORKERS];
 	struct piece pieces[];
 };
 
-/* Of numbers of pieces, from the supervisor to the workers. */
+/* A channel of numbers of pieces, from the supervisor to the workers. */
 static inline memwait_channel_t *channel_of(struct shared *shared)
 {
 	return (memwait_channel_t *)((char *)shared + shared->channel_at);

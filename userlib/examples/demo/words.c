@@ -39,7 +39,7 @@ static bool is_same(const char *text, uint64_t a, uint64_t b)
 	       !strncasecmp(text + place_at(a), text + place_at(b), place_length(a));
 }
 
-/* The entry of the word, or the free one that is for it. */
+/* Returns the entry of the word, or the free entry for it. */
 struct entry *table_find(struct table *table, const char *text, const struct word *word)
 {
 	uint64_t i = word->hash % table->size;
@@ -86,7 +86,7 @@ static struct table *table_grow(struct table *table, const char *text)
 	return larger;
 }
 
-/* What a single process counts. Half of the table's entries, or more, are free. */
+/* Counts the words in a single process. At least half of the table's entries are free. */
 struct table *table_of_text(const char *text, size_t size)
 {
 	struct table *table = table_new(1024);
@@ -106,7 +106,7 @@ struct table *table_of_text(const char *text, size_t size)
 	return table;
 }
 
-/* For qsort_r(): the most frequent first, then by the words. */
+/* For qsort_r(): sorts by frequency, the highest first, then by word. */
 static int compare(const void *a, const void *b, void *text)
 {
 	const struct entry *x = a, *y = b;

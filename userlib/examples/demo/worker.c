@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Workers, which may be killed at any instruction, and what they leave behind.
+ * Workers, which may be killed at any instruction, and how their unfinished changes are taken back.
  *
- * The mutex is robust. The next one that locks it gets EOWNERDEAD, and takes back what the dead one
- * has changed under it: each change has been noted down before it was made. One store throws the
- * notes away. Before it nothing of a piece has been counted, after it everything.
+ * The mutex is robust. The next process that locks it gets EOWNERDEAD, and takes back the changes
+ * that the dead process made under it: each change is recorded before it is made. One store
+ * discards the records. Before this store no word of a piece has been counted, after it all of
+ * them.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -13,15 +14,15 @@
 #include "demo.h"
 
 /*
- * A process is killed between two instructions. What it has written by then is there for those who
- * hear of its death, so it is enough that the compiler keeps the order.
+ * A process is killed between two instructions. All that it has written by then is visible to
+ * processes that are notified of its death, so it is enough that the compiler preserves the order.
  */
 static void keep_order(void)
 {
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Changes a word of the shared memory in such a way that it can be taken back. */
+/* Changes a word of the shared memory so that the change can be taken back. */
 static void set(struct shared *shared, uint64_t *word, uint64_t value)
 {
 	shared->undo[shared->changes] = (struct change) {
@@ -34,7 +35,7 @@ static void set(struct shared *shared, uint64_t *word, uint64_t value)
 	*word = value;
 }
 
-/* From here on the changes stay. */
+/* From here on the changes are permanent. */
 static void commit(struct shared *shared)
 {
 	keep_order();
@@ -43,8 +44,8 @@ static void commit(struct shared *shared)
 }
 
 /*
- * The mutex is locked, and its last owner has died with it. If this process dies as well, the next
- * one comes here and goes on.
+ * The mutex is locked, and its last owner died while it held the mutex. If this process dies as
+ * well, the next owner comes here and continues.
  */
 void recover(struct shared *shared)
 {
@@ -86,7 +87,7 @@ static size_t split(const char *text, uint64_t piece, struct word *words)
 	return n;
 }
 
-/* With the mutex. */
+/* Called with the mutex locked. */
 static void add_piece(struct shared *shared, const char *text, struct worker *self,
 		      struct piece *piece, const struct word *words, size_t n)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * One thread, two loops: Asio's has timers and sockets, and polls the descriptor of memwait's. A
- * function of Asio's kind, async_lock(), takes a completion token: a callback, asio::use_awaitable,
- * asio::use_future ... They wait for a lock that another process has.
+ * One thread, two loops: Asio's loop has timers and sockets, and polls the descriptor of memwait's
+ * loop. async_lock() is an Asio-style function that takes a completion token: a callback,
+ * asio::use_awaitable, asio::use_future ... It waits for a lock that another process holds.
  */
 #include <memwait.hpp>
 
@@ -14,7 +14,7 @@
 using namespace std::chrono_literals;
 using mutex_lock = std::unique_lock<memwait::fair_mutex>;
 
-/* Keeps asio::io_context::run() going until stop(). */
+/* Dispatches memwait's loop from Asio's. asio::io_context::run() does not return before stop(). */
 class bridge {
 public:
 	bridge(asio::io_context &context, memwait::loop &loop)
@@ -23,7 +23,7 @@ public:
 		wait();
 	}
 
-	/* The descriptor stays the loop's. */
+	/* The descriptor belongs to the loop: do not close it. */
 	~bridge()
 	{
 		descriptor_.release();
@@ -49,7 +49,7 @@ private:
 	asio::posix::stream_descriptor descriptor_;
 };
 
-/* A coroutine that begins at once, and whose end nobody waits for. */
+/* A coroutine that begins immediately, and that destroys itself at its end. */
 struct detached {
 	struct promise_type {
 		detached get_return_object() const noexcept
@@ -78,7 +78,7 @@ struct detached {
 	};
 };
 
-/* Any other co_await of memwait's could stand here. */
+/* Other operations of memwait are adapted in the same way. */
 template <class Handler, class Executor>
 static detached lock_and_call(memwait::loop &loop, memwait::fair_mutex &mutex, Handler handler,
 			      Executor executor)
@@ -91,7 +91,7 @@ static detached lock_and_call(memwait::loop &loop, memwait::fair_mutex &mutex, H
 	} catch (...) {
 		error = std::current_exception();
 	}
-	/* Never within the function that began it. */
+	/* Do not call the handler within the initiating function. */
 	asio::post(executor, [error, handler = std::move(handler),
 			      lock = std::move(lock)]() mutable {
 		std::move(handler)(error, std::move(lock));
@@ -127,7 +127,7 @@ try {
 	int pipes[2], ticks = 0, seen = 0;
 	char byte = 0;
 
-	/* The child has the mutex when it writes the first byte, and until it can read one. */
+	/* The child holds the mutex from before it writes a byte until it has read one. */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pipes))
 		return 1;
 	if (!fork()) {

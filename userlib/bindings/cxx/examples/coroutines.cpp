@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A thousand coroutines of one thread share a mutex with a process whose thread blocks, and then
- * send it their results through a channel. One more has waited in vain, and is cancelled.
+ * A thousand coroutines of one thread share a mutex with another process, whose thread blocks. They
+ * then send their results to that process through a channel. One more coroutine waits for an event
+ * that never happens, and is cancelled.
  */
 #include <memwait.hpp>
 
@@ -68,7 +69,7 @@ try {
 
 		for (int i = 0; i < coroutines; i++)
 			tasks.push_back(count(loop, data, i));
-		/* Until one operation is left. A program with a loop of its own polls loop.fd(). */
+		/* Until one operation is left. An event loop would poll loop.fd() as well. */
 		while (loop.pending() > 1) {
 			pollfd fd = { loop.fd(), POLLIN, 0 };
 
@@ -76,7 +77,7 @@ try {
 			loop.dispatch();
 		}
 		for (memwait::task<> &task : tasks)
-			task.get();	/* throws what the coroutine has thrown */
+			task.get();	/* rethrows an exception of the coroutine */
 	}
 	channel.close();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Two processes take turns at a counter, with the standard's guards on a mutex and a condition
- * variable in memory that they share. A third one dies with a robust mutex, and leaves a sum that
- * the next owner repairs.
+ * Two processes take turns at a counter, using the standard's guards with a mutex and a condition
+ * variable in shared memory. A third process dies while it holds a robust mutex, and leaves a wrong
+ * sum, which the next owner repairs.
  */
 #include <memwait.hpp>
 
@@ -33,7 +33,7 @@ static void take_turns(shared &data, int me)
 	}
 }
 
-/* Runs @work in a child, and waits for it to end. */
+/* Runs @work in a child process, and waits for the end of the child. */
 template <class Work>
 static void in_child(Work work)
 {
@@ -48,7 +48,7 @@ static void in_child(Work work)
 
 int main()
 try {
-	/* Processes that are not related map one file: mapping(fd, size). */
+	/* Unrelated processes map a file: mapping(fd, size). */
 	memwait::mapping memory(sizeof(shared));
 	shared &data = memory.construct<shared>(0);
 	pid_t pid = fork();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 'use strict';
-// A server whose clients wait for the next version of something that another process makes. No request blocks
-// another, and none polls.
+// A server whose clients wait for the next version of data that another process publishes. No request blocks
+// another request, and none polls.
 const { fork } = require('child_process');
 const fs = require('fs');
 const http = require('http');
@@ -19,12 +19,12 @@ function publish()
 async function serve(request, response)
 {
 	const have = Number(request.url.slice(1));
-	// What the client has is the expected value; it may be old already.
+	// The expected value is the version that the client has. It may already be out of date.
 	const result = await Atomics.waitAsync(version, 0, have, 120000).value;
 	response.end(result === 'timed-out' ? 'nothing new\n' : `version ${Atomics.load(version, 0)}\n`);
 }
 
-// Prints the answer.
+// Sends a request, and prints the answer.
 function get(have)
 {
 	return new Promise((resolve, reject) => {

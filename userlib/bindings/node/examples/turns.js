@@ -12,7 +12,7 @@ const turn = new Int32Array(map(file, 4096), 0, 1);
 async function play()
 {
 	for (let i = 0; i < 3; i++) {
-		// "not-equal" if it is our turn already; the event loop goes on meanwhile.
+		// "not-equal" if it is already our turn. The event loop runs other callbacks while this waits.
 		while (Atomics.load(turn, 0) !== me)
 			await Atomics.waitAsync(turn, 0, 1 - me).value;
 		console.log(me ? 'pong' : 'ping');

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A queue between processes: tasks of one send numbers, a thread of another one adds them up."""
+"""A queue between processes: tasks of one process send numbers, a thread of another adds them."""
 
 import asyncio
 import mmap
@@ -14,7 +14,7 @@ SIZE = memwait.Queue.size(8, 16)
 
 
 def receive(file):
-    """It has the file, not the objects: the queue knows what it is."""
+    """Attach to the queue in the file. The queue itself records the size of its items."""
     with mmap.mmap(file, SIZE) as memory:
         queue = memwait.Queue(memory)
         total = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Two processes and an event loop take turns at one lock. The loop goes on while it waits."""
+"""Two processes and two tasks take turns at one lock. The event loop runs while the tasks wait."""
 
 import asyncio
 import multiprocessing
@@ -12,7 +12,7 @@ layout = memwait.Layout(lock=memwait.Lock, account=8)
 
 
 def deposit(memory):
-    """Not atomic: without the lock some would be lost."""
+    """Add 1, not atomically: without the lock, some deposits would be lost."""
     account = memory.buf[layout["account"]:layout.size]
     account[:8] = (int.from_bytes(account[:8], "little") + 1).to_bytes(8, "little")
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """An asyncio service and its worker processes take turns at a robust lock.
 
-The service awaits the lock, with a time-out, and may be cancelled; a worker that dies with the lock
-has its work repaired by the next owner, and is started again.
+The service awaits the lock, with a timeout, and may be cancelled. If a worker dies while it holds
+the lock, the next owner repairs its work, and the worker is started again.
 
-    python3 pool.py             the service; then 100 waits, beside those with a thread for each
+    python3 pool.py             the service; then 100 waits, compared with one thread for each wait
     python3 pool.py full        1,000 waits
 
-A robust lock is its thread's: tasks ask for it, get it and release it in the thread of their loop.
+The owner of a robust lock is a thread: a task acquires and releases it in the thread of its loop.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ layout = memwait.Layout(lock=memwait.Lock, balance=4)
 
 
 class Account:
-    """Odd while an owner of the lock is in the midst of a change."""
+    """The balance is odd while an owner of the lock is in the middle of a change."""
 
     def __init__(self, memory):
         self.balance = memwait.Word(memory, layout["balance"])
         self.lock = memwait.Lock(memory, layout["lock"], create=True, repair=self.repair)
 
     def repair(self):
-        """The last owner died: take back what it had begun."""
+        """The last owner died: undo the change that it had begun."""
         self.balance.store(self.balance.load() & ~1)
 
     def change(self, die=False):
@@ -56,7 +56,7 @@ def work(account, die):
 
 
 async def keep(account, die):
-    """A worker, and another one if it dies."""
+    """Run a worker, and another if that one dies. Return the number of restarts."""
     worker = context.Process(target=work, args=(account, die))
     worker.start()
     loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ def hold(acquired, release, lock):
 
 @contextlib.contextmanager
 def held(lock):
-    """Another process has the lock, until the end of the block or a call of what is yielded."""
+    """Another process holds the lock, until the block ends or the yielded function is called."""
     acquired, release = context.Event(), context.Event()
     holder = context.Process(target=hold, args=(acquired, release, lock))
     holder.start()
@@ -91,14 +91,14 @@ def held(lock):
 
 
 async def serve(account):
-    """It makes changes of its own; the worker that dies has made half of its changes."""
+    """Make changes here and in workers. One worker dies after half of its changes."""
     keeping = asyncio.gather(*(keep(account, die=number == 0) for number in range(WORKERS)))
     for _ in range(TURNS):
         async with account.lock:
             account.change()
     restarts = sum(await keeping)
 
-    # A time-out and a cancelled task take nothing.
+    # A timeout and a cancelled task take nothing.
     with held(account.lock):
         in_time = await account.lock.acquire_async(timeout=0.05)
         waiting = asyncio.create_task(account.lock.acquire_async())
@@ -119,7 +119,7 @@ def used():
 
 
 async def wait_many(lock, turn, count):
-    """What the waits take while another process has the lock; then how long until all had it."""
+    """Measure waits while another process holds the lock, and then the time for all turns."""
     with held(lock) as release:
         before = used()
         turns = [asyncio.create_task(turn()) for _ in range(count)]

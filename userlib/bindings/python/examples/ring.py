@@ -1,26 +1,30 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A broadcast ring in shared memory: one writer, readers in other processes, items of any length.
 
-Each process has a seat: a word that says how many bytes it has put or got, and a robust lock that
-it holds for as long as it lives. A reader waits for the writer's word, as a thread or as a task;
-the writer, if the ring is full, for the word of the slowest reader.
+Each process has a seat: a word with the number of bytes that it has put or got, and a robust lock
+that it holds for as long as it lives. A reader waits for the writer's word, as a thread or as a
+task. If the ring is full, the writer waits for the word of the slowest reader.
 
-Order. The bytes of items are copied as any bytes are. What orders the copies is the words, whose
+Order. The bytes of items are copied without atomic operations. The words order the copies; their
 loads and stores are atomic and sequentially consistent on every machine:
-- the writer copies an item in, then stores its word; a reader that loads this copies the item out;
-- a reader copies an item out, then stores its word; the writer that loads this overwrites the item.
-Stores by struct or ctypes instead would be ordered on x86 only, and atomic by luck.
+- The writer copies an item in, then stores its word. A reader that loads the word copies the item
+  out.
+- A reader copies an item out, then stores its word. The writer that loads the word overwrites the
+  item.
+Stores with struct or ctypes would be ordered on x86 only, and would not be guaranteed to be atomic.
 
-Wake-ups. Each store is followed by a notify, and a wait is over at once if the word is no longer
-what was seen: none is missed between a load and a wait.
+Wake-ups. Each store is followed by a notify, and a wait returns immediately if the word differs
+from the value seen before. No notify is missed between a load and a wait.
 
-Deaths. Who dies between its store and its notify, or before them, leaves its lock. The others get
-that, set the bit GONE in the word of the dead, and notify. What the writer has put is still read.
-An item that it was putting is not there: its word has not moved. For a dead reader nobody waits.
+Deaths. If a process dies, even between its store and its notify, its lock passes to the others.
+They set the bit GONE in the word of the dead process, and notify. Items that the writer has put can
+still be read. An item that it was putting does not exist, because its word has not moved. The
+writer does not wait for a dead reader.
 
-A slow reader holds up the writer until put() gives up. The writer may then try again, or kill it.
+A slow reader holds up the writer until put() times out. The writer may then try again, or kill the
+reader.
 
-Positions have 63 bits and never begin anew. A seat is taken once.
+Positions have 63 bits and never wrap. A seat is taken only once.
 """
 
 import asyncio
@@ -42,7 +46,7 @@ seat = memwait.Layout(word=memwait.Word, life=memwait.Lock)
 
 
 class Ring:
-    """Made before the processes are."""
+    """The shared ring. It is made before the processes start."""
 
     def __init__(self, readers):
         data = START + (1 + readers) * seat.size
@@ -51,7 +55,7 @@ class Ring:
         self.start = memwait.Barrier(self.memory, parties=1 + readers, create=True)
         seats = range(START, data, seat.size)
         self.words = [memwait.Word(self.memory, at + seat["word"], size=8) for at in seats]
-        # Nothing needs repair: the position of a dead one is that of its last whole item.
+        # Nothing needs repair: the word of a dead process is the position of its last whole item.
         self.lives = [memwait.Lock(self.memory, at + seat["life"], create=True, repair=lambda: None)
                       for at in seats]
         self.readers = range(1, 1 + readers)
@@ -64,12 +68,12 @@ class Ring:
         self.memory.unlink()
 
     def sit(self, number):
-        """Return when all have their seats. It is this thread whose end is taken for a death."""
+        """Take a seat, and wait for all others. The end of this thread counts as a death."""
         self.lives[number].acquire()
         self.start.wait()
 
     def wait(self, number, seen, timeout=None):
-        """Until the word of a seat is not what was seen, or earlier."""
+        """Wait until the word of a seat differs from seen. May return earlier."""
         self.words[number].wait(seen, timeout)
 
     def wake(self, number):
@@ -80,12 +84,12 @@ class Ring:
         self.wake(number)
 
     def mark(self, number):
-        """Who has died stores nothing more, and all others store the same."""
+        """Mark a dead process, which stores nothing any more. All others store the same value."""
         self.words[number].store(self.words[number].load() | GONE)
         self.wake(number)
 
     def bury(self, number):
-        """Wait for a death, and tell those in this process who wait for the dead."""
+        """Wait for the death of a process, and wake the waiters for it in this process."""
         with self.lives[number]:
             self.mark(number)
 
@@ -114,7 +118,7 @@ class Writer:
         self.ring, self.at = ring, 0
 
     def await_room(self, length, timeout=None):
-        """False: a reader that lives has left no room until then."""
+        """Wait for room. False: timed out, because a live reader has left no room."""
         end = None if timeout is None else time.monotonic() + timeout
         for number in self.ring.readers:
             word = self.ring.words[number]
@@ -126,7 +130,7 @@ class Writer:
         return True
 
     def put(self, item, timeout=None):
-        """False: a reader that lives has left no room until then, and the item was not put."""
+        """Put an item. False: timed out, because a live reader has left no room."""
         record = struct.pack("=I", len(item)) + item
         if len(record) > DATA:
             raise ValueError("longer than the ring")
@@ -147,7 +151,7 @@ class Reader:
         return seen >> 1 == self.at and not seen & GONE
 
     def get(self):
-        """The next item, or None after the last one of a writer that has gone."""
+        """Return the next item, or None after the last item of a writer that has died."""
         while self.is_empty(seen := self.word.load()):
             self.ring.wait(WRITER, seen)
         return self.take(seen)
@@ -168,8 +172,8 @@ class Reader:
         return item
 
 
-# One reader is a thread, one a task. The third stops; when the ring is full, the writer kills it.
-# At last the writer dies within a put.
+# One reader is a thread, one is a task. The third stops; when the ring is full, the writer kills
+# it. Finally, the writer dies within a put.
 
 ITEMS = 400
 

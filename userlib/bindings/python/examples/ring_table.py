@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The ring of ring.py beside other ways to wait in it: a table.
+"""Compares the ring of ring.py with other ways to wait in it, in a table.
 
     python3 ring_table.py           few messages
     python3 ring_table.py full      more of them
 
-All have the same ring, and lose nothing as long as they get on: what differs is how one waits, and
-how one is woken. The others learn of deaths by pidfd_open(2). "paced" is 500 items a second.
+All use the same ring, and lose nothing while they make progress. They differ in the ways to wait
+and to wake. The other ways detect deaths with pidfd_open(2). "paced" is 500 items per second.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class SpinThenSocket(Spin):
             try:
                 self.pairs[sleeper][1].send(b".", socket.MSG_DONTWAIT)
             except BlockingIOError:
-                pass                    # there are enough to wake it
+                pass                    # enough datagrams are queued to wake it
 
 
 class Eventfd(Spin):
@@ -121,14 +121,14 @@ class Condition(Spin):
             self.condition.notify_all()
 
 
-# Items at a steady pace; none; then as fast as they are read, while a reader is dead. At last the
-# writer kills itself.
+# The phases: items at a steady pace; no items; then items as fast as they are read, while a reader
+# is dead. Finally, the writer kills itself.
 PACED, IDLE, BURST = range(3)
 HEAD = struct.Struct("=BIq")
 
 
 class Account:
-    """What a process has seen, and the processor time that it took."""
+    """The items that a process received, their latencies, and its processor time."""
 
     def __init__(self):
         self.received, self.latencies, self.marks = 0, [], []
@@ -137,7 +137,7 @@ class Account:
         self.marks.append((time.monotonic(), time.process_time()))
 
     def load(self, phase):
-        """In per cent of a processor."""
+        """The processor time of a phase, in per cent of one processor."""
         (begin, used), (end, used_then) = self.marks[phase:phase + 2]
         return 100 * (used_then - used) / (end - begin)
 
@@ -161,7 +161,7 @@ def write(ring, counts, idle, victim, result):
     time.sleep(idle)
     put(IDLE)
     result.send(account)
-    time.sleep(0.1)                     # all wait again
+    time.sleep(0.1)                     # until all wait again
     if victim:
         os.kill(victim, signal.SIGKILL)
     for _ in range(counts[BURST]):
@@ -170,7 +170,7 @@ def write(ring, counts, idle, victim, result):
 
 
 def read(ring, seat, result):
-    """Sends its account before the kills, and at the end how many items it has got."""
+    """Send the account before the kills, and at the end the number of items received."""
     ring.sit(seat)
     reader, account = Reader(ring, seat), Account()
 
@@ -201,7 +201,7 @@ def read(ring, seat, result):
 
 
 def run(ring, counts, idle, patience):
-    """The accounts of all; and how many items those readers got that came to the end."""
+    """Return the accounts, and the numbers of items of the readers that reached the end."""
     pipes = [context.Pipe(duplex=False) for _ in range(1 + len(ring.readers))]
     processes = [context.Process(target=read, args=(ring, seat, pipes[seat][1]))
                  for seat in ring.readers]
@@ -224,7 +224,7 @@ def run(ring, counts, idle, patience):
 
 
 def row(kind, readers, counts, idle, patience):
-    # Who is killed in a wait for a multiprocessing.Condition holds up its notifier for ever.
+    # A process killed in a wait for a multiprocessing.Condition blocks its notifier forever.
     stuck = kind is Condition and readers > 1
     accounts, received = run(kind(readers), counts, idle, patience // 10 if stuck else patience)
     lost = sum(counts[PACED] + 2 + counts[BURST] - count for count in received)

@@ -2,25 +2,27 @@
 """Locks, queues and more in shared memory, for threads and for asyncio, across processes.
 
 Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
-anything else that can be written to. create=True makes it; without that, what is there is used.
-Zeroed memory is an unlocked Lock and RWLock, a Condition, an Event that is not set, a Semaphore of
-value 0 and a WaitGroup of count 0; an RLock, Barrier, Queue or BoundedSemaphore must be created
-once. A BoundedSemaphore takes the bytes behind a Semaphore for its count. Layout says what lies
-where; a Segment is named memory that knows it.
+any other writable buffer. With create=True the constructor initialises the object; without it, the
+constructor attaches to the object that is there. Zeroed memory is an unlocked Lock and RWLock, a
+Condition, an Event that is not set, a Semaphore of value 0 and a WaitGroup of count 0. An RLock,
+Barrier, Queue or BoundedSemaphore must be created once. A BoundedSemaphore stores its count in the
+bytes behind the semaphore. Layout computes offsets; a Segment is named memory that finds objects by
+name.
 
     memory = SharedMemory(create=True, size=64)
     lock = memwait.Lock(memory, create=True)
-    with lock: ...              # a thread; others run meanwhile, and ^C ends the wait
-    async with lock: ...        # a task; its event loop goes on
+    with lock: ...              # a thread: other threads run while it waits, and ^C ends the wait
+    async with lock: ...        # a task: its event loop runs other tasks while it waits
 
-Threads and tasks of all processes stand in one queue. A method NAME_async is NAME for tasks. A task
-that is cancelled takes nothing. All tasks of a thread are one owner: an RLock lets in each of them.
+Threads and tasks of all processes wait in one FIFO queue. A method NAME_async is NAME for tasks. A
+cancelled task takes nothing. The owner of a lock is a thread with all its tasks: an RLock that the
+thread holds admits each of its tasks.
 
-An object holds its buffer, which cannot be closed before: call close() of the object first. Objects
-of a SharedMemory can be pickled, and so given to processes that are spawned; a child of fork() uses
-those that it has.
+An object holds its buffer: call close() of the object before the buffer is closed. Objects of a
+SharedMemory can be pickled, and therefore passed to spawned processes. A child of fork() uses the
+objects that it has inherited.
 
-Without the device /dev/memwait every operation is an OSError that says so; see available().
+Without the device /dev/memwait every operation raises an OSError with the reason; see available().
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
-# Of this package; version is that of the library that the program runs with.
+# The version of this package. "version" is that of the library that the program runs with.
 __version__ = "1.0.0-rc"
 
 __all__ = [
@@ -54,7 +56,7 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 
-# What a mixin is mixed with.
+# The base class of the mixins.
 if TYPE_CHECKING:
     from ._memwait import _Buffer
     from ._segment import Segment
@@ -64,7 +66,7 @@ else:
 
 
 def __getattr__(name: str) -> Any:
-    # It imports multiprocessing, which most do not need.
+    # Segment imports multiprocessing, which most programs do not need.
     if name == "Segment":
         from ._segment import Segment
         return Segment
@@ -72,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Hub:
-    """The memwait loop of an asyncio loop, which polls it, and with which it closes."""
+    """The memwait loop of an asyncio loop, which polls it and closes it with itself."""
 
     def __init__(self, asyncio_loop: asyncio.AbstractEventLoop) -> None:
         self.loop = _memwait.Loop()
@@ -94,7 +96,7 @@ class _Hub:
         try:
             self.loop.dispatch()
         except _memwait.LoopFailed:
-            # Somebody has closed the descriptor. Any OSError may be of a signal's handler.
+            # The program has closed the descriptor. (An OSError may be a signal handler's.)
             self.asyncio_loop.remove_reader(self.loop.fileno())
             setattr(self.asyncio_loop, "_memwait_hub", None)
             for operation in self.loop.close():
@@ -103,7 +105,7 @@ class _Hub:
 
 
 def _close_with(asyncio_loop: asyncio.AbstractEventLoop) -> None:
-    """Nobody else would cancel what is pending, and others would wait behind it."""
+    """Make close() cancel pending waits: waiters behind them would not be woken otherwise."""
     asyncio_close = asyncio_loop.close
 
     def close() -> None:
@@ -123,7 +125,7 @@ def _wake(future: asyncio.Future[None], operation: _memwait.Operation) -> None:
 
 def _begin(target: _memwait.Object, verb: int, timeout: float | None = None,
            argument: Any = None) -> tuple[_memwait.Operation, asyncio.Future[None]]:
-    """Begin an operation of an object in the running event loop; the future is for its end."""
+    """Begin an operation in the running event loop. The future is done when the operation ends."""
     hub = _Hub.running()
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     wake = functools.partial(_wake, future)
@@ -136,7 +138,7 @@ async def _wait(target: Any, verb: int, timeout: float | None = None, argument: 
         try:
             await future
         except BaseException:
-            # It may have ended, and this task not been told of it.
+            # The operation may have ended before this task was notified.
             if not operation.cancel():
                 target._give_back(operation)
             raise
@@ -162,7 +164,7 @@ class _Object(_Base):
     __slots__ = ()
 
     def _give_back(self, operation: _memwait.Operation) -> None:
-        """What a cancelled task had got."""
+        """Return what an operation took for a task that was cancelled."""
         operation.give_back()
 
     def _options(self) -> dict[str, Any]:
@@ -173,18 +175,18 @@ class _Object(_Base):
             raise ValueError("operation on a closed object")
         if not hasattr(self.buffer, "buf"):
             raise TypeError(f"cannot pickle a {type(self).__name__} of a buffer without a name: "
-                            "attach by name and offset")
+                            "in the other process, attach at the same offset")
         return _attach, (type(self), self.buffer, self.offset, self._options())
 
     def _state(self) -> str:
-        """What it is now, out of date at once."""
+        """The current state, which may change immediately."""
         return ""
 
     def _waiters(self) -> str:
-        """How many wait for any byte of it, of all processes; nothing if nobody does."""
+        """The number of waiters for any byte of it, of all processes; empty if there are none."""
         count = 0
         try:
-            # Nobody waits for an item of a queue.
+            # Waiters of a queue wait for words of its head, not of its items.
             for at in range(getattr(self, "SIZE", 0) or _memwait.queue_size(1, 1)):
                 word = Word(self.buffer, self.offset + at, size=1)
                 count += word.waiters()
@@ -199,13 +201,13 @@ class _Object(_Base):
         try:
             state = self._state()
         except ValueError:
-            # Such as no channel in zeroed memory.
-            state = ": not one"
+            # For example, zeroed memory is no channel.
+            state = ": invalid"
         return f"<memwait.{type(self).__name__} at {self.offset:#x}{state}{self._waiters()}>"
 
 
 class _Acquired:
-    """`async with` for what has acquire(), release() and acquire_async()."""
+    """`async with` for classes with acquire(), release() and acquire_async()."""
 
     __slots__ = ()
 
@@ -217,7 +219,7 @@ class _Acquired:
         try:
             self.release()
         except RuntimeError:
-            # A repair has failed: its exception says so.
+            # A repair function has failed, and its exception is already raised.
             if kind is None:
                 raise
 
@@ -226,7 +228,7 @@ class _Lock(_Acquired, _Object):
     __slots__ = ()
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
-        """acquire() for tasks. False: not within timeout seconds."""
+        """acquire() for tasks. False: timed out."""
         taken: bool = await _wait(self, _memwait.LOCK, timeout)
         return taken
 
@@ -245,23 +247,25 @@ class _Lock(_Acquired, _Object):
         if self._is_owned():
             return "locked "
         if self.repair is not None or isinstance(self, RLock):
-            # To know more is to take it, and perhaps to repair it.
+            # The state could be found only by acquiring the lock, and perhaps repairing it.
             return ""
         return "unlocked "
 
 
 class Lock(_Lock, _memwait.Lock):
-    """A lock as threading.Lock, which any thread may release.
+    """A lock like threading.Lock, which any thread may release.
 
-    fair: it is handed over in the order of waiting; else whoever finds it free takes it.
-    repair: a function. When an owner has died with the lock, the next owner calls this, with the
-        lock taken. If it raises, the lock is unlocked and cannot be taken again: NotRecoverable.
-        All users give a function: a user without gets OwnerDied, and all others NotRecoverable.
-        Such a lock is released by the thread that has it.
-    private: of one process. Waiting costs less.
+    fair: the lock is handed over in the order of waiting. Otherwise any thread that finds it free
+        can acquire it.
+    repair: a function. If an owner died while it held the lock, the next owner calls its function
+        with the lock held. If the function raises an exception, the lock is unlocked and cannot be
+        acquired again: NotRecoverable. All users must give a function: a user without one gets
+        OwnerDied, and then all others get NotRecoverable. A lock with repair= must be released by
+        the thread that holds it.
+    private: one process uses the lock. Waiting costs less.
 
-    fair, private and whether there is a repair are properties of the lock in the buffer, set by
-    create=True.
+    fair, private and the presence of repair are properties of the lock in the buffer, and are set
+    by create=True.
     """
 
     __slots__ = ("__weakref__",)
@@ -269,8 +273,8 @@ class Lock(_Lock, _memwait.Lock):
 
 
 class RLock(_Lock, _memwait.RLock):
-    """A lock that its owner can take again, as threading.RLock. It must be created: zeroed memory
-    is a Lock. The tasks of a thread are one owner. See Lock.
+    """A lock that its owner can acquire again, like threading.RLock. It must be created: zeroed
+    memory is a Lock. The tasks of a thread are one owner. For the arguments, see Lock.
     """
 
     __slots__ = ("__weakref__",)
@@ -278,8 +282,8 @@ class RLock(_Lock, _memwait.RLock):
 
 
 class Condition(_Object, _memwait.Condition):
-    """A condition variable as threading.Condition, of a Lock or RLock. A task that is cancelled has
-    an RLock once afterwards, however often it had taken it.
+    """A condition variable like threading.Condition, for a Lock or an RLock. A task that is
+    cancelled in a wait holds an RLock once afterwards, however often it had acquired it.
     """
 
     __slots__ = ("__weakref__",)
@@ -297,12 +301,12 @@ class Condition(_Object, _memwait.Condition):
         await self.lock.__aexit__(kind, value, traceback)
 
     def locked(self) -> bool:
-        """locked() of its lock."""
+        """Return locked() of the lock."""
         locked: bool = self.lock.locked()
         return locked
 
     def wait_for(self, predicate: Callable[[], _Result], timeout: float | None = None) -> _Result:
-        """Wait until predicate() is true, and return what it returned last."""
+        """Wait until predicate() is true. Return its last value."""
         end = _deadline(timeout)
         result = predicate()
         while not result:
@@ -312,11 +316,11 @@ class Condition(_Object, _memwait.Condition):
         return result
 
     async def wait_async(self, timeout: float | None = None) -> bool:
-        """wait() for tasks. A task that is cancelled takes the lock again before it leaves.
+        """wait() for tasks. A cancelled task reacquires the lock before it continues.
 
-        A coroutine that is closed here cannot: what it releases on its way out, in `finally` or at
-        the end of `async with`, is refused. So is the next release by its thread if it releases
-        nothing.
+        A coroutine that is closed while it waits cannot reacquire the lock. Its release of the
+        lock, in `finally` or at the end of `async with`, raises RuntimeError. If it does not
+        release the lock, the next release by its thread raises RuntimeError.
         """
         operation, future = _begin(self, _memwait.WAIT, timeout)
         if operation.pending:
@@ -329,11 +333,11 @@ class Condition(_Object, _memwait.Condition):
                     if isinstance(error, asyncio.CancelledError):
                         await self._lock_again()
                     else:
-                        # The coroutine is closed, and cannot wait.
+                        # The coroutine is being closed, and cannot wait.
                         self.lock._lose()
                 raise
             if operation.lost_lock:
-                # The device has failed, or the loop has lost its descriptor.
+                # The device failed, or the descriptor of the loop was closed.
                 try:
                     await self._lock_again()
                 except BaseException:
@@ -343,7 +347,7 @@ class Condition(_Object, _memwait.Condition):
         return notified
 
     async def _lock_again(self) -> None:
-        """However often the task is cancelled meanwhile, which it is afterwards."""
+        """Acquire the lock. Cancellations of the task take effect only afterwards."""
         cancelled = None
         while True:
             try:
@@ -358,7 +362,7 @@ class Condition(_Object, _memwait.Condition):
             try:
                 raise cancelled
             finally:
-                # Its traceback has this frame.
+                # Its traceback refers to this frame: avoid a cycle.
                 del cancelled
 
     async def wait_for_async(self, predicate: Callable[[], _Result],
@@ -377,22 +381,23 @@ class Condition(_Object, _memwait.Condition):
 
 
 class Semaphore(_Acquired, _Object, _memwait.Semaphore):
-    """A semaphore as threading.Semaphore. value is for create=True.
+    """A semaphore like threading.Semaphore. value is used with create=True only.
 
-    fair: a release is for whoever has waited longest, thread or task, as with asyncio.Semaphore. Its
-    value is 32767 at most. It is a property of the semaphore in the buffer, set by create=True.
+    fair: a release goes to the thread or task that has waited longest, as with asyncio.Semaphore.
+    The value of a fair semaphore is at most 32767. fair is a property of the semaphore in the
+    buffer, and is set by create=True.
     """
 
     __slots__ = ("__weakref__",)
     SIZE = _memwait.SEMAPHORE_SIZE
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
-        """acquire() for tasks. False: not within timeout seconds."""
+        """acquire() for tasks. False: timed out."""
         taken: bool = await _wait(self, _memwait.WAIT, timeout)
         return taken
 
     def locked(self) -> bool:
-        """True if its value is 0, so that acquire() waits: out of date at once."""
+        """Return whether the value is 0 now, so that acquire() would wait."""
         return not self.get_value()
 
     def _state(self) -> str:
@@ -400,12 +405,13 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
 
 
 class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
-    """A semaphore as threading.BoundedSemaphore: whoever releases what nobody has acquired, in any
-    process, gets a ValueError. value is for create=True.
+    """A semaphore like threading.BoundedSemaphore: a release beyond the bound, by any process,
+    raises ValueError. value is used with create=True only.
 
-    It is a Semaphore, and a count behind it: a program of another language may use the Semaphore,
-    but what it acquires and releases is not counted. It must be created: zeroed memory has the
-    bound 0, and behind a Semaphore that was created without a bound may lie anything.
+    The object is a Semaphore followed by a count. A program in another language may use the
+    Semaphore, but its acquisitions and releases are not counted. A BoundedSemaphore must be
+    created: zeroed memory has the bound 0, and the memory behind a plain Semaphore may contain
+    anything.
     """
 
     __slots__ = ()
@@ -420,7 +426,7 @@ class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
 
 
 class _Side(_Acquired, _memwait.Side):
-    """One side of an RWLock, which is used as a lock."""
+    """The reader or writer lock of an RWLock."""
 
     __slots__ = ("_rwlock", "_verb")
     _rwlock: RWLock
@@ -433,11 +439,11 @@ class _Side(_Acquired, _memwait.Side):
         return self
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
-        """acquire() for tasks. False: not within timeout seconds."""
+        """acquire() for tasks. False: timed out."""
         begun = time.monotonic()
         taken: bool | None = await _wait(self._rwlock, self._verb, timeout)
         while taken is None:
-            # A reader that has repaired it has had it for writing.
+            # This reader acquired it for writing and repaired it: now acquire it for reading.
             left = None if timeout is None else begun + float(timeout) - time.monotonic()
             taken = await _wait(self._rwlock, self._verb, left)
         return taken
@@ -451,11 +457,12 @@ class _Side(_Acquired, _memwait.Side):
 
 
 class RWLock(_Object, _memwait.RWLock):
-    """A read-write lock: many have its `reader` at a time, or one its `writer`. Both are used as a
-    Lock is: acquire(), release(), acquire_async(), with, async with.
+    """A read-write lock: many threads can hold its `reader` at a time, or one its `writer`. Both
+    are used like a Lock: acquire(), release(), acquire_async(), with, async with.
 
-    Readers are preferred. fair: in the order of waiting. prefer_writer: the first writer that waits
-    precedes later readers. repair: as of a Lock, if a writer dies; a reader that dies stays one.
+    By default readers are preferred. fair: the order of waiting decides. prefer_writer: the first
+    waiting writer precedes later readers. repair: as for a Lock, if a writer dies. If a reader
+    dies, the lock stays locked for reading.
     """
 
     __slots__ = ("__weakref__",)
@@ -463,12 +470,12 @@ class RWLock(_Object, _memwait.RWLock):
 
     @property
     def reader(self) -> _Side:
-        """The lock that many have at a time."""
+        """The shared lock."""
         return _Side(self, False)
 
     @property
     def writer(self) -> _Side:
-        """The lock that excludes all others."""
+        """The exclusive lock."""
         return _Side(self, True)
 
     def _options(self) -> dict[str, Any]:
@@ -476,17 +483,19 @@ class RWLock(_Object, _memwait.RWLock):
 
 
 class Barrier(_Object, _memwait.Barrier):
-    """parties threads or tasks meet, as at threading.Barrier; parties is for create=True. No more
-    than parties may be there at a time.
+    """A barrier for `parties` threads or tasks, like threading.Barrier. parties is used with
+    create=True only. No more than `parties` threads and tasks may wait at a time.
 
-    action: a function, which one of them calls when all have come, before any goes on. All users
-        give one, or none does: each calls its own. If it raises, the barrier is broken. The others
-        meet the one that acts a second time, for which they have as long again. So reset() only
-        when nobody is within wait(), or those who were and those who come anew may meet.
-    timeout: for those who give none to wait().
+    action: a function that one participant calls when all have arrived, before any continues.
+        Either all users give a function or none does, because each calls its own. If the function
+        raises an exception, the barrier is broken. The participants meet a second time after the
+        action, with the same timeout again. Therefore call reset() only while no participant is
+        within wait(): otherwise old and new participants may meet.
+    timeout: the default timeout of wait().
 
-    One that has timed out breaks the barrier. One that leaves by ^C or cancellation has not come,
-    and breaks nothing; but if there is an action it does, as the others may be waiting for that.
+    A participant that times out breaks the barrier. A participant that leaves by ^C or cancellation
+    has not arrived and does not break the barrier, except if there is an action, because the others
+    may be waiting for the second meeting.
     """
 
     __slots__ = ("__weakref__", "_action", "_timeout")
@@ -504,28 +513,28 @@ class Barrier(_Object, _memwait.Barrier):
 
     @property
     def parties(self) -> int:
-        """How many meet."""
+        """The number of participants that a round needs."""
         return self._inspect()[0]
 
     @property
     def n_waiting(self) -> int:
-        """How many wait now."""
+        """The number of participants that wait now."""
         return self._inspect()[1]
 
     @property
     def broken(self) -> bool:
-        """Whether it is broken now."""
+        """Whether the barrier is broken now."""
         return self._inspect()[2]
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all have come. It returns 0 to one of them, and 1 to the others.
+        """Wait until all participants have arrived. Return 0 to one of them, and 1 to the others.
 
-        BrokenBarrierError: the barrier was aborted or reset, or somebody has timed out.
+        BrokenBarrierError: the barrier was aborted or reset, or a participant timed out.
         """
         timeout = self._timeout if timeout is None else timeout
         if self._action is None:
             return super().wait(timeout)
-        # A number that is no time breaks nothing.
+        # An invalid timeout does not break the barrier.
         with self._breaking(OverflowError, TypeError, ValueError):
             place = super().wait(timeout)
         if place == 0:
@@ -535,7 +544,7 @@ class Barrier(_Object, _memwait.Barrier):
         return place
 
     async def wait_async(self, timeout: float | None = None) -> int:
-        """wait() for tasks. The action is called, and not awaited."""
+        """wait() for tasks. The action is called, not awaited."""
         timeout = self._timeout if timeout is None else timeout
         place: int
         if self._action is None:
@@ -559,15 +568,15 @@ class Barrier(_Object, _memwait.Barrier):
 
     @contextlib.contextmanager
     def _breaking(self, *harmless: type[Exception]) -> Iterator[None]:
-        """All meet twice, and whoever does not come the second time is missed."""
+        """With an action all meet twice: a participant that leaves must break the barrier."""
         process = os.getpid()
         try:
             yield
         except (BrokenBarrierError, *harmless):
-            # All have been told. It may have been reset since.
+            # The others got the error as well, and the barrier may have been reset since.
             raise
         except BaseException:
-            # A child of fork() has not come, but its parent.
+            # In a child of fork(), the participant is the parent.
             if process == os.getpid():
                 self.abort()
             raise
@@ -588,21 +597,19 @@ class Barrier(_Object, _memwait.Barrier):
 
 
 class WaitGroup(_Object, _memwait.WaitGroup):
-    """A count, and a wait until it is 0.
-    """
+    """A count, and waits until it is 0, like Go's sync.WaitGroup."""
 
     __slots__ = ("__weakref__",)
     SIZE = _memwait.WAITGROUP_SIZE
 
     async def wait_async(self, timeout: float | None = None) -> bool:
-        """wait() for tasks. False: not within timeout seconds."""
+        """wait() for tasks. False: timed out."""
         done: bool = await _wait(self, _memwait.WAIT, timeout)
         return done
 
 
 class Event(_Object, _memwait.Event):
-    """A flag and those who wait for it, as threading.Event and asyncio.Event.
-    """
+    """A flag that threads and tasks wait for, like threading.Event and asyncio.Event."""
 
     __slots__ = ("__weakref__",)
     SIZE = _memwait.EVENT_SIZE
@@ -617,29 +624,31 @@ class Event(_Object, _memwait.Event):
 
 
 class Queue(_Object, _memwait.Queue):
-    """A queue as queue.Queue, of items that are bytes, all of item_size: a channel of libmemwait.
-    item_size and maxsize are for create=True; one that is there knows its own. JoinableQueue has
-    other objects, and join().
+    """A queue like queue.Queue, for items of bytes that all have item_size bytes: a channel of
+    libmemwait. item_size and maxsize are used with create=True only; an existing queue has its own.
+    For other items and join(), see JoinableQueue.
 
-    put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
+    put_nowait() and get_nowait() raise Full and Empty even if only another thread or process is in
+    the middle of a put or a get.
 
-    An item that a task had got when it was cancelled goes back into the queue, behind the others.
-    While there is no room, after shutdown(), and once the event loop has ended, it is for the next
-    get() of this object.
+    An item that a task had received when it was cancelled goes back to the end of the queue. If the
+    queue is full or shut down, or if the event loop has ended, the item is returned by the next
+    get() on this object.
     """
 
     __slots__ = ("__weakref__", "_kept", "_process")
 
     def __init__(self, buffer: _Buffer, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
                  create: bool = False, private: bool = False) -> None:
-        # What has got an item, and what sends it again if that could begin. Each of the former
-        # holds the queue, which so cannot be closed before its item is delivered.
+        # Operations that received an item for a cancelled task, each with the operation that sends
+        # the item again (None if that could not begin). Each receive holds the queue, which cannot
+        # be closed before the item is delivered.
         self._kept: collections.OrderedDict[_memwait.Operation, _memwait.Operation | None] = \
             collections.OrderedDict()
         self._process = os.getpid()
 
     def _own(self) -> collections.OrderedDict[_memwait.Operation, _memwait.Operation | None]:
-        """What is kept. A child of fork() has copies of its parent's items, who still has them."""
+        """Return the kept items. A child of fork() drops its copies: the parent still has them."""
         if self._process != os.getpid():
             self._kept.clear()
             self._process = os.getpid()
@@ -647,17 +656,17 @@ class Queue(_Object, _memwait.Queue):
 
     @staticmethod
     def size(item_size: int, maxsize: int) -> int:
-        """How many bytes a queue needs."""
+        """Return the number of bytes that a queue needs."""
         return _memwait.queue_size(item_size, maxsize)
 
     def get(self, block: bool = True, timeout: float | None = None) -> bytes:
-        """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
+        """Receive an item. queue.Empty: there was none. ShutDown: shut down and empty."""
         item = self._get_kept() if self._kept else None
         if item is None:
             try:
                 item = super().get(block, timeout)
             except (queue.Empty, ShutDown):
-                # One may be kept since.
+                # An item may have been kept in the meantime.
                 item = self._get_kept()
                 if item is None:
                     raise
@@ -669,7 +678,9 @@ class Queue(_Object, _memwait.Queue):
         return self.get(False)
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Stop sending, in all processes. What was sent can be received; immediate drops it."""
+        """Refuse further puts, in all processes. Items that were sent can still be received, except
+        with immediate, which drops them.
+        """
         super().shutdown()
         while immediate:
             try:
@@ -679,7 +690,7 @@ class Queue(_Object, _memwait.Queue):
             self._dropped()
 
     def _dropped(self) -> None:
-        """An item that nobody will receive."""
+        """Called for each item that is dropped."""
 
     def put_nowait(self, item: Any) -> None:
         """put(item, block=False)"""
@@ -703,7 +714,7 @@ class Queue(_Object, _memwait.Queue):
         await _wait(self, _memwait.SEND, timeout, item)
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        """`async for item in queue`: until it is shut down, and all was received."""
+        """`async for item in queue` ends when the queue is shut down and empty."""
         return self
 
     async def __anext__(self) -> Any:
@@ -716,15 +727,15 @@ class Queue(_Object, _memwait.Queue):
         return f": {self.qsize()} of {self.maxsize}"
 
     def empty(self) -> bool:
-        """True if there is no item, out of date at once."""
+        """Return whether there is no item now."""
         return not self.qsize()
 
     def full(self) -> bool:
-        """True if there is no room, out of date at once."""
+        """Return whether the queue is full now."""
         return self.qsize() >= self.maxsize
 
     def qsize(self) -> int:
-        """The number of items, out of date at once."""
+        """Return the number of items now."""
         return super().qsize() + len(self._own())
 
     def _give_back(self, operation: _memwait.Operation) -> None:
@@ -737,14 +748,14 @@ class Queue(_Object, _memwait.Queue):
         try:
             sending = self._begin(operation.loop, sent, _memwait.SEND, None, item)
         except (OSError, ValueError):
-            pass    # The device fails, or the loop is closed.
+            pass    # The device failed, or the loop is closed.
         finally:
             self._own()[operation] = sending
         if sending is not None and not sending.pending:
             self._sent(operation, sending)
 
     def _sent(self, operation: _memwait.Operation, sending: _memwait.Operation) -> None:
-        """An item has been sent again; or cannot be, and stays kept."""
+        """Drop a kept item that was sent again. An item that could not be sent stays kept."""
         if self._has_sent(sending) and self._own().pop(operation, None) is not None:
             operation.finish()
 
@@ -757,7 +768,7 @@ class Queue(_Object, _memwait.Queue):
         return True
 
     def _take_kept(self) -> _memwait.Operation | None:
-        """The first that is kept, and is not sent any more."""
+        """Return the first kept item that is not being sent again, and remove it."""
         while True:
             try:
                 operation, sending = self._own().popitem(last=False)
@@ -772,7 +783,7 @@ class Queue(_Object, _memwait.Queue):
         return None if operation is None else operation.finish()
 
     def _put_back(self, timeout: float) -> None:
-        """Put a kept item into the queue again. It stays kept if that fails."""
+        """Put a kept item into the queue again. If that fails, the item stays kept."""
         operation = self._take_kept()
         if operation is None:
             return
@@ -784,37 +795,37 @@ class Queue(_Object, _memwait.Queue):
         operation.finish()
 
     def _settle(self) -> None:
-        """Of what is kept, as the loop that was to send it has ended, one may have room now."""
+        """Put one kept item back if there is room now and no loop is sending it."""
         sending = next(iter(self._own().values()), None)
         if self._kept and (sending is None or not sending.pending):
             with contextlib.suppress(OSError, queue.Full, ShutDown, ValueError):
                 self._put_back(0)
 
     def close(self) -> None:
-        """Let go of the buffer. The object in it stays as it is.
+        """Release the buffer. The queue in the buffer stays as it is.
 
-        BufferError if a thread or a task waits for it, or if an item that a cancelled task had got
-        has no room in the queue, or cannot go back after shutdown(). Every later use is a
-        ValueError.
+        BufferError: a thread or a task waits for the queue, or an item that a cancelled task had
+        received cannot go back because the queue is full or shut down. Every later use of this
+        object raises ValueError.
         """
         while not self.closed and self._own():
             try:
-                # Not at once: another process may be within a put.
+                # Wait a moment: another process may be in the middle of a put.
                 self._put_back(0.1)
             except (queue.Full, ShutDown) as error:
-                why = "it is shut down" if isinstance(error, ShutDown) else "it has no room"
-                raise BufferError("an item of a cancelled task cannot go back into the queue, as "
-                                  f"{why}: get() it first") from None
+                why = "shut down" if isinstance(error, ShutDown) else "full"
+                raise BufferError("an item of a cancelled task cannot go back into the queue, "
+                                  f"which is {why}: call get() first") from None
         super().close()
 
 
 class JoinableQueue(Queue):
-    """A queue of objects as multiprocessing.JoinableQueue: they are pickled, into at most item_size
-    bytes, and join() waits until each was told of by task_done().
+    """A queue of objects like multiprocessing.JoinableQueue. Each object is pickled into at most
+    item_size bytes. join() waits until task_done() was called for each item.
 
-    It is a Queue, and a WaitGroup behind it, and must be created as one. Who unpickles runs what
-    the others have sent: trust all that can write to the buffer. A process that dies with an item
-    has not told of it.
+    The object is a Queue followed by a WaitGroup, and must be created as such. Unpickling executes
+    code that the sender chose: trust every process that can write to the buffer. If a process dies
+    while it works on an item, task_done() is missing for that item.
     """
 
     __slots__ = ("_unfinished",)
@@ -828,19 +839,19 @@ class JoinableQueue(Queue):
 
     @staticmethod
     def size(item_size: int, maxsize: int) -> int:
-        """How many bytes a queue needs."""
+        """Return the number of bytes that a queue needs."""
         return Queue.size(item_size, maxsize) + _memwait.WAITGROUP_SIZE
 
     def _pickled(self, item: Any) -> bytes:
         data = pickle.dumps(item)
         if len(data) > self.item_size:
-            raise ValueError(f"the pickled item has {len(data)} bytes, more than item_size, "
-                             f"{self.item_size}")
-        # What follows a pickle is ignored.
+            raise ValueError(f"the pickled item has {len(data)} bytes, more than item_size "
+                             f"({self.item_size})")
+        # pickle ignores the bytes that follow.
         return data.ljust(self.item_size, b"\0")
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Send an object. queue.Full: there was no room. ShutDown: after shutdown()."""
+        """Send an object. queue.Full: there was no room. ShutDown: the queue is shut down."""
         self._put_counted(self._unfinished, self._pickled(item), block, timeout)
 
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
@@ -851,19 +862,19 @@ class JoinableQueue(Queue):
         try:
             await super().put_async(data, timeout)
         except BaseException:
-            # In a child of fork() it is its parent's.
+            # In a child of fork(), the put belongs to the parent.
             if process == os.getpid():
                 self._unfinished.done()
             raise
 
     def _give_back(self, operation: _memwait.Operation) -> None:
         if operation.sent:
-            # put_async() takes one from the count.
+            # put_async() will subtract one from the count.
             self._unfinished.add()
         super()._give_back(operation)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Receive an object. queue.Empty: there was none. ShutDown: after shutdown()."""
+        """Receive an object. queue.Empty: there was none. ShutDown: shut down and empty."""
         return pickle.loads(super().get(block, timeout))
 
     async def get_async(self, timeout: float | None = None) -> Any:
@@ -871,16 +882,16 @@ class JoinableQueue(Queue):
         return pickle.loads(await super().get_async(timeout))
 
     def task_done(self) -> None:
-        """Tell that one item that was received needs no more work. ValueError: no item is left."""
+        """Report that the work on one received item is done. ValueError: too many calls."""
         self._unfinished.done()
 
     def _dropped(self) -> None:
-        # More may have been told of than were received.
+        # task_done() may have been called more often than items were received.
         with contextlib.suppress(ValueError):
             self.task_done()
 
     def join(self) -> None:
-        """Wait until task_done() was called for each item that was put, and not dropped."""
+        """Wait until task_done() was called for each item that was put and not dropped."""
         self._unfinished.wait()
 
     async def join_async(self) -> None:
@@ -888,7 +899,7 @@ class JoinableQueue(Queue):
         await self._unfinished.wait_async()
 
     def close(self) -> None:
-        """Let go of the buffer, as a Queue does. BufferError also if somebody is in join()."""
+        """Release the buffer, like a Queue. BufferError also if a thread or task is in join()."""
         self._unfinished.close()
         try:
             super().close()
@@ -898,20 +909,20 @@ class JoinableQueue(Queue):
 
 
 class Outcome(enum.IntEnum):
-    """How a wait on a Word has ended."""
+    """The result of a wait for a Word."""
 
     OK = 0
     NOT_EQUAL = 1
     TIMED_OUT = 2
 
     def __bool__(self) -> bool:
-        """False: the time has passed, as wait() of an Event says it."""
+        """False if the wait timed out, as for wait() of an Event."""
         return self is not Outcome.TIMED_OUT
 
 
 class Word(_Object, _memwait.Word):
-    """An integer of 1, 2, 4 or 8 bytes, and those who wait for it: Atomics of ECMAScript. A wait is
-    over by a notify, not by a change.
+    """An integer of 1, 2, 4 or 8 bytes that threads and tasks wait for, like ECMAScript's Atomics.
+    A notify ends a wait; a change of the value does not.
     """
 
     __slots__ = ("__weakref__",)
@@ -924,7 +935,9 @@ class Word(_Object, _memwait.Word):
         return f", waiters={count}" if count else ""
 
     def wait(self, expected: int, timeout: float | None = None) -> Outcome:
-        """Wait while the word is as expected, until a notify: Outcome.OK, NOT_EQUAL, TIMED_OUT."""
+        """If the word has the expected value, wait for a notify. Return Outcome.OK, NOT_EQUAL (the
+        value differs) or TIMED_OUT.
+        """
         return Outcome(super().wait(expected, timeout))
 
     def _options(self) -> dict[str, Any]:
@@ -935,20 +948,21 @@ class Word(_Object, _memwait.Word):
         return Outcome(await _wait(self, _memwait.COMPARE, timeout, expected))
 
     async def watch(self, expected: int) -> AsyncGenerator[int, None]:
-        """Wait if the word is as expected; then yield the number of notifies whenever some came.
+        """If the word has the expected value, watch it: yield the number of notifies whenever there
+        were any. Otherwise end immediately.
 
-        Notifies between two steps are added up. Those that are left at the end pass to others. Use
-        contextlib.aclosing() if you leave the loop early.
+        Notifies that arrive between two steps are added up. Notifies that are left over at the end
+        are passed to other waiters. Use contextlib.aclosing() if you leave the loop early.
         """
         hub = _Hub.running()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] | None = None
 
-        def told(operation: _memwait.Operation) -> None:
+        def notified(operation: _memwait.Operation) -> None:
             if future is not None and not future.done():
                 future.set_result(None)
 
-        operation = self._begin(hub.loop, told, _memwait.WATCH, None, expected)
+        operation = self._begin(hub.loop, notified, _memwait.WATCH, None, expected)
         try:
             while True:
                 count = operation.take_count()
@@ -968,17 +982,17 @@ class Word(_Object, _memwait.Word):
 
 
 class Layout:
-    """Layout(**fields): what lies where in a buffer.
+    """Layout(**fields): the offsets of objects in a buffer.
 
-    A field is a class, as memwait.Lock; (memwait.Queue, item_size, maxsize); or a number of bytes.
-    layout["name"] is its offset, and layout.size what all need.
+    A field is a class, such as memwait.Lock; a tuple (memwait.Queue, item_size, maxsize); or a
+    number of bytes. layout["name"] is the offset of a field, and layout.size the size of all.
 
         layout = Layout(lock=Lock, jobs=(Queue, 64, 100), table=4096)
         memory = SharedMemory(create=True, size=layout.size)
         lock = Lock(memory, layout["lock"], create=True)
     """
 
-    #: What each field is aligned to: a cache line.
+    #: The alignment of each field: a cache line.
     ALIGN = 64
 
     def __init__(self, **fields: Any) -> None:
@@ -992,7 +1006,7 @@ class Layout:
     def _size(field: Any) -> int:
         if isinstance(field, int):
             if field < 0:
-                raise ValueError("a field has no negative size")
+                raise ValueError("the size of a field must not be negative")
             return field
         if isinstance(field, tuple):
             return int(field[0].size(*field[1:]))

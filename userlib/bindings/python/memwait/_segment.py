@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Named memory that knows what lies where in it."""
+"""Named shared memory, in which objects are found by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import fcntl
 import mmap
 import os
 import struct
-import sys
 import time
 from collections.abc import Iterator
 from multiprocessing.shared_memory import SharedMemory
@@ -27,38 +26,34 @@ def _path(name: str) -> str:
 
 
 def _lock(file: int, command: int, kind: int) -> None:
-    """Its first byte, for as long as the file is open, in whichever process."""
+    """Lock the first byte of the file, until no process has this open file any more."""
     fcntl.fcntl(file, command, struct.pack("hhqqiq", kind, os.SEEK_SET, 0, 1, 0, 0))
 
 
 class _Memory(SharedMemory):
-    """Python's resource tracker would unlink it with the first process that ends. All that have it
-    open share a lock, which tells the last one.
+    """Shared memory without Python's resource tracker, which would unlink it when the first process
+    ends. All processes that have it open share a lock, which shows which of them is the last.
     """
 
     def __init__(self, name: str, create: bool = False, size: int = 0) -> None:
-        if sys.version_info >= (3, 13):
-            super().__init__(name, create, size, track=False)
-        else:
-            self._map(name, create, size)
-        file = getattr(self, "_fd")
-        _lock(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK)
-        if not os.fstat(file).st_nlink:
-            # The last one has unlinked it meanwhile.
-            self.close()
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-
-    def _map(self, name: str, create: bool, size: int) -> None:
-        """As __init__() does, which would tell the tracker: of a process that is killed before it
-        can take that back, or beside another one that does the same, the tracker remembers it.
+        """SharedMemory's constructor would register the memory with the tracker. If the process is
+        then killed before it can unregister the memory, or if another process does the same, the
+        registration stays. Nor does that constructor allocate the memory: if /dev/shm is full,
+        access raises SIGBUS.
         """
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
         file = _posixshmem.shm_open(f"/{name}", flags, mode=0o600)
-        # What close() closes.
+        # close() closes these.
         vars(self).update(_name=f"/{name}", _fd=file)
         try:
+            # The creator holds the lock until the memory is allocated: others wait for its size.
+            _lock(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK if create else fcntl.F_RDLCK)
             if create:
-                os.ftruncate(file, size)
+                os.posix_fallocate(file, 0, size)
+                _lock(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK)
+            elif not os.fstat(file).st_nlink:
+                # The last process has unlinked it in the meantime.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
             memory = mmap.mmap(file, 0)
             vars(self).update(_mmap=memory, _buf=memoryview(memory), _size=len(memory))
         except BaseException:
@@ -68,12 +63,12 @@ class _Memory(SharedMemory):
             raise
 
     def unlink(self) -> None:
-        # That of SharedMemory tells the tracker.
+        # SharedMemory.unlink() would call the tracker.
         os.unlink(_path(self.name))
 
 
 def _open(name: str, size: int) -> tuple[_Memory, bool]:
-    """The memory, and whether it was made here."""
+    """Return the memory, and whether this call created it."""
     for _ in range(1000):
         if size:
             with contextlib.suppress(FileExistsError, FileNotFoundError):
@@ -84,9 +79,9 @@ def _open(name: str, size: int) -> tuple[_Memory, bool]:
             if not size:
                 raise
         except ValueError:
-            # Who makes it has given it no size yet.
+            # The process that creates it has not locked it yet.
             time.sleep(0.001)
-    raise TimeoutError(f"shared memory {name!r} has no size")
+    raise TimeoutError(f"shared memory {name!r} was not initialised in time")
 
 
 def _is_open(given: Any) -> bool:
@@ -101,21 +96,22 @@ def _end(given: Any) -> None:
 
 
 class Segment:
-    """Named shared memory, and objects in it that are found by name, too.
+    """Named shared memory, and objects in it that are found by name.
 
         with memwait.Segment("name", 65536) as segment:
             lock = segment.get(memwait.Lock, "lock")
             jobs = segment.get(memwait.Queue, "jobs", item_size=64, maxsize=100)
 
-    Whoever comes first makes the memory; without a size it must be there. Likewise get() makes an
-    object, with the options that are its constructor's, or finds it; what it has returned before it
-    returns again. At the end of the block all objects from get() are closed, and if nobody else has
-    the memory open, not even a child of fork(), its name goes, also that which a process that was
-    killed has left. Nothing else unlinks it, not even multiprocessing's resource tracker. If an
-    object is still waited for, or bytes were not released, that is a BufferError, and the name stays.
+    The first process creates the memory; without a size, the memory must exist. In the same way,
+    get() finds an object, or creates it with the given options of its constructor. Further calls
+    return the same Python object. At the end of the block all objects from get() are closed. If no
+    other process has the memory open, not even a child of fork(), its name is then unlinked, even
+    a name that a killed process has left. Nothing else unlinks the name; multiprocessing's resource
+    tracker does not. If a thread or a task still waits for an object, or bytes were not released,
+    the end of the block raises BufferError, and the name stays.
     """
 
-    # Before each object, what it is: its size, its kind and its name. Size 0: nothing is there yet.
+    # The entry before each object: its size, its kind and its name. Size 0: the end of the entries.
     _ENTRY = struct.Struct("<Q16s40s")
 
     def __init__(self, name: str, size: int = 0) -> None:
@@ -128,22 +124,22 @@ class Segment:
 
     @property
     def created(self) -> bool:
-        """True if this process has made it."""
+        """True if this process created the memory."""
         return self._maker == os.getpid()
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the memory."""
         return self._memory.name
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return self._memory.size
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Of all threads and processes. The kernel unlocks it for one that dies."""
+        """Exclude all other threads and processes. The kernel unlocks the file if this one dies."""
         file = os.open(f"/proc/self/fd/{getattr(self._memory, '_fd')}", os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -152,7 +148,7 @@ class Segment:
             os.close(file)
 
     def _find(self, kind: bytes, name: bytes, needed: Any) -> tuple[int, int, bool]:
-        """Where it is, its size, and whether it is there. needed(): the size of a new one."""
+        """Return offset, size, and whether the object exists. needed(): the size of a new one."""
         at = 0
         while at + self._ENTRY.size <= self.size:
             size, its_kind, its_name = self._ENTRY.unpack_from(self._memory.buf, at)
@@ -165,7 +161,7 @@ class Segment:
             if its_name.rstrip(b"\0") == name:
                 its_kind = its_kind.rstrip(b"\0")
                 if its_kind != kind:
-                    raise TypeError(f"{name.decode()!r} is of the kind {its_kind.decode()}")
+                    raise TypeError(f"{name.decode()!r} is a {its_kind.decode()}")
                 return found, size, True
             at = found + -(-size // memwait.Layout.ALIGN) * memwait.Layout.ALIGN
         raise MemoryError(f"no room for {name.decode()!r} in {self.size} bytes")
@@ -173,13 +169,13 @@ class Segment:
     def _add(self, kind: str, name: str, needed: Any, make: Any) -> Any:
         key = name.encode()
         if not 0 < len(key) <= 40 or b"\0" in key:
-            raise ValueError("a name has 1 to 40 bytes")
+            raise ValueError("a name must have 1 to 40 bytes, and no zero byte")
         with self._alone():
             at, size, there = self._find(kind.encode()[:16], key, needed)
             made = make(at, size, there)
             if not there:
                 entry = self._ENTRY.pack(size, kind.encode(), key)
-                # Its size comes last, lest half an entry is taken for one.
+                # The size is written last: until then, there is no entry.
                 self._memory.buf[at - self._ENTRY.size + 8:at] = entry[8:]
                 self._memory.buf[at - self._ENTRY.size:at - self._ENTRY.size + 8] = entry[:8]
             known = self._given.get((type(made), name))
@@ -190,7 +186,7 @@ class Segment:
         return made
 
     def get(self, kind: type[_Kind], name: str, **options: Any) -> _Kind:
-        """The object of that name. TypeError: it is of another kind. MemoryError: no room."""
+        """Return the object of that name. TypeError: it has another kind. MemoryError: no room."""
         def needed() -> int:
             if kind is memwait.Word:
                 return int(options.get("size", 4))
@@ -200,7 +196,7 @@ class Segment:
 
         def make(at: int, size: int, there: bool) -> Any:
             if there and kind is memwait.Word and size != needed():
-                raise TypeError(f"{name!r} has {size} bytes")
+                raise TypeError(f"{name!r} exists with {size} bytes")
             if not there and kind is not memwait.Word:
                 return cast(Any, kind)(self._memory, at, create=True, **options)
             return cast(Any, kind)(self._memory, at, **options)
@@ -208,10 +204,10 @@ class Segment:
         return cast(_Kind, self._add(kind.__name__, name, needed, make))
 
     def bytes(self, name: str, size: int) -> memoryview:
-        """That many bytes, 0 at first. Release what is made of them before close()."""
+        """Return named bytes, initially 0. Release views that are made of them before close()."""
         def make(at: int, its_size: int, there: bool) -> memoryview:
             if its_size != size:
-                raise TypeError(f"{name!r} has {its_size} bytes")
+                raise TypeError(f"{name!r} exists with {its_size} bytes")
             return self._memory.buf[at:at + size]
 
         if size <= 0:
@@ -219,7 +215,7 @@ class Segment:
         return cast(memoryview, self._add("bytes", name, lambda: size, make))
 
     def close(self) -> None:
-        """Close all objects from get(), and the memory. BufferError: one is waited for."""
+        """Close all objects from get(), and the memory. BufferError: an object has waiters."""
         while self._given:
             key = next(reversed(self._given))
             _end(self._given[key])
@@ -227,7 +223,7 @@ class Segment:
         self._memory.close()
 
     def unlink(self) -> None:
-        """Let go of the name. Whoever has it open goes on."""
+        """Unlink the name. Processes that have the memory open can still use it."""
         self._memory.unlink()
 
     def __enter__(self) -> Segment:
@@ -240,7 +236,7 @@ class Segment:
             file = os.open(_path(self.name), os.O_RDWR)
             try:
                 _lock(file, fcntl.F_OFD_SETLK, fcntl.F_WRLCK)
-                # Not the name of another one, which has come since.
+                # Do not unlink the name if it is that of newer memory.
                 now = os.fstat(file)
                 if now.st_nlink and os.path.samestat(now, self._file):
                     self.unlink()

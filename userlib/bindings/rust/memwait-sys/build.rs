@@ -16,7 +16,7 @@ fn main() {
                 println!("cargo:rustc-link-search=native={}", directory);
             }
         }
-        // The linker looks there by itself.
+        // The linker searches these directories anyway.
         _ if env::var_os("LIBRARY_PATH").is_some() => {}
         _ => println!("cargo:warning={} does not find libmemwait", program),
     }

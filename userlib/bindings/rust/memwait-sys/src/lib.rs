@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! Declarations of `memwait.h`, the header of libmemwait, as they stand there. Its comments, and
-//! `man libmemwait`, say what each function does. The crate `memwait` is a safe interface.
+//! The declarations of `memwait.h`, the header of libmemwait. The comments of the header, and
+//! `man libmemwait`, document each function. The crate `memwait` is a safe interface.
 //!
-//! A test compares them with the header: sizes, alignments, offsets, constants and prototypes.
-//! What is `volatile` in C is not in Rust; it makes no difference to a caller.
+//! A test compares the declarations with the header: sizes, alignments, offsets, constants and
+//! prototypes. `volatile` is omitted, which makes no difference to a caller.
 #![warn(missing_docs)]
 #![allow(non_camel_case_types)]
 
@@ -38,14 +38,14 @@ impl timespec {
     }
 }
 
-/// A loop: an event source, and its pending operations. Only pointers to it exist.
+/// A loop: an event source, and its pending operations. Used only through pointers.
 #[repr(C)]
 pub struct memwait_loop_t {
     opaque: [u8; 0],
     marker: std::marker::PhantomData<(*mut u8, std::marker::PhantomPinned)>,
 }
 
-/// A channel, in `memwait_channel_size()` bytes of the caller's. Only pointers to it exist.
+/// A channel, in `memwait_channel_size()` bytes of the caller's. Used only through pointers.
 #[repr(C)]
 pub struct memwait_channel_t {
     opaque: [u8; 0],
@@ -55,56 +55,56 @@ pub struct memwait_channel_t {
 /// An operation of a loop. It must not move while it is pending.
 #[repr(C)]
 pub struct memwait_op_t {
-    /// The library's.
+    /// For the library.
     pub reserved: [u64; 24],
 }
 
-/// A mutex; zeroed it is initialised.
+/// A mutex. Zeroed memory is initialised.
 #[repr(C, align(8))]
 pub struct memwait_mutex_t {
-    /// The library's; but the third is the kind of one that is initialised statically.
+    /// For the library, except that the third is the kind in a static initialiser.
     pub reserved: [u32; 10],
 }
 
-/// A condition variable; zeroed it is initialised.
+/// A condition variable. Zeroed memory is initialised.
 #[repr(C, align(8))]
 pub struct memwait_cond_t {
-    /// The library's; but the fifth are the flags of one that is initialised statically.
+    /// For the library, except that the fifth has the flags in a static initialiser.
     pub reserved: [u32; 12],
 }
 
-/// A semaphore; zeroed it is initialised.
+/// A semaphore. Zeroed memory is initialised.
 #[repr(C, align(8))]
 pub struct memwait_sem_t {
-    /// The library's; but for the value and the flags of one that is initialised statically.
+    /// For the library, except for the value and the flags in a static initialiser.
     pub reserved: [u64; 4],
 }
 
-/// A read-write lock; zeroed it is initialised.
+/// A read-write lock. Zeroed memory is initialised.
 #[repr(C, align(8))]
 pub struct memwait_rwlock_t {
-    /// The library's; but the fifth is the kind of one that is initialised statically.
+    /// For the library, except that the fifth is the kind in a static initialiser.
     pub reserved: [u32; 14],
 }
 
-/// A barrier, for `memwait_barrier_init()`.
+/// A barrier. It must be initialised by `memwait_barrier_init()`.
 #[repr(C, align(8))]
 pub struct memwait_barrier_t {
-    /// The library's.
+    /// For the library.
     pub reserved: [u64; 4],
 }
 
-/// A wait group; zeroed it is initialised.
+/// A wait group. Zeroed memory is initialised.
 #[repr(C, align(8))]
 pub struct memwait_waitgroup_t {
-    /// The library's; but the fifth are the flags of one that is initialised statically.
+    /// For the library, except that the fifth has the flags in a static initialiser.
     pub reserved: [u32; 8],
 }
 
-/// An event; zeroed it is initialised, and not set.
+/// An event. Zeroed memory is an event that is not set.
 #[repr(C)]
 pub struct memwait_event_t {
-    /// The library's.
+    /// For the library.
     pub reserved: [u32; 1],
 }
 
@@ -114,13 +114,13 @@ pub struct memwait_event_t {
 pub struct memwait_wait {
     /// Its address.
     pub addr: u64,
-    /// Wait while it has this value.
+    /// The expected value: the wait blocks only if the word has it.
     pub expected: u64,
-    /// 0.
+    /// Must be 0.
     pub deadline: u64,
     /// `MEMWAIT_SIZE_*`, `MEMWAIT_PRIVATE`.
     pub flags: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -130,17 +130,17 @@ pub struct memwait_wait {
 pub struct memwait_notify {
     /// Its address.
     pub addr: u64,
-    /// How many waiters to wake.
+    /// The number of waiters to wake.
     pub count: u32,
     /// `MEMWAIT_SIZE_*`, `MEMWAIT_PRIVATE`.
     pub flags: u32,
 }
 
-/// What runs when an operation has ended. It must not unwind.
+/// The callback at the end of an operation. It must not unwind.
 pub type memwait_callback_t =
     Option<unsafe extern "C" fn(op: *mut memwait_op_t, result: c_int, data: *mut c_void)>;
 
-// Elsewhere error numbers, alignments, or the C library's names for a time of 64 bits, are others.
+// Elsewhere error numbers, alignments, or the C library's names for a 64-bit time differ.
 #[cfg(not(all(
     target_os = "linux",
     target_pointer_width = "64",
@@ -252,6 +252,7 @@ extern "C" {
         data: *mut c_void,
     ) -> c_int;
     pub fn memwait_op_cancel(op: *mut memwait_op_t) -> c_int;
+    pub fn memwait_op_undo(op: *mut memwait_op_t) -> c_int;
     pub fn memwait_op_wait(op: *mut memwait_op_t, result: *mut c_int) -> c_int;
     pub fn memwait_op_pending(op: *const memwait_op_t) -> c_int;
     pub fn memwait_op_index(op: *const memwait_op_t) -> c_uint;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! The declarations against the header, by the C compiler: CC, with MEMWAIT_INCLUDE for flags that
-//! lead to it, which are the checkout's by default.
+//! Compares the declarations with the header, using the C compiler CC and the flags
+//! MEMWAIT_INCLUDE, which by default find the header in the source tree.
 use memwait_sys::*;
 use std::collections::BTreeSet;
 use std::env;
@@ -11,8 +11,8 @@ use std::process::Command;
 
 const SOURCE: &str = include_str!("../src/lib.rs");
 
-/// The macros of the header that are no constants of its functions: initialisers, attributes, and
-/// what only the device has.
+/// Macros of the header that are not constants for its functions: initialisers, attributes, and
+/// constants that only the device uses.
 const OTHERS: &[&str] = &[
     "MEMWAIT_H",
     "MEMWAIT_CHECKED",
@@ -33,7 +33,7 @@ const OTHERS: &[&str] = &[
 ];
 const OTHER_FAMILIES: &[&str] = &["MEMWAIT_IOC_", "MEMWAIT_FEATURE_"];
 
-/// Runs the compiler on `code`, which has the header before it, and returns what that prints.
+/// Runs the compiler on the header followed by `code`, and returns its output.
 fn compile(name: &str, options: &[&str], code: &str) -> String {
     let dir = env!("CARGO_TARGET_TMPDIR");
     let file = format!("{}/{}.c", dir, name);
@@ -66,7 +66,7 @@ struct Function {
     result: String,
 }
 
-/// Each `pub fn` of the source.
+/// All `pub fn` of the source.
 fn functions() -> Vec<Function> {
     let block = SOURCE.split("extern \"C\" {").last().unwrap();
     let words: Vec<&str> = block.split_whitespace().collect();
@@ -93,7 +93,7 @@ fn functions() -> Vec<Function> {
         .collect()
 }
 
-/// A type of the source, as C has it.
+/// Converts a type of the source to C.
 fn in_c(ty: &str) -> String {
     if let Some(to) = ty.strip_prefix("*const ") {
         return format!("{} const *", in_c(to));
@@ -117,7 +117,7 @@ fn in_c(ty: &str) -> String {
     .to_string()
 }
 
-/// A declaration that differs from the header's does not compile.
+/// Checks the prototypes: a declaration that differs from the header's does not compile.
 #[test]
 fn prototypes_are_the_headers() {
     let mut code = String::new();
@@ -158,7 +158,7 @@ fn each_function_of_the_header_is_declared() {
     assert_eq!(there, declared);
 }
 
-/// Name and type of each constant of the source.
+/// The name and type of each constant of the source.
 fn constants() -> Vec<(&'static str, &'static str)> {
     SOURCE
         .lines()
@@ -200,7 +200,7 @@ fn constants_are_the_headers() {
         constants().iter().map(|(name, _)| *name).collect()
     );
     for (name, value) in values {
-        // Of one sign and one value: -1 is not ~0U.
+        // Compare the sign as well as the value: -1 is not ~0U.
         let sign = if *value < 0 { "<" } else { ">=" };
         let value = format!("{}{}", value, if *value < 0 { "LL" } else { "ULL" });
         code += &format!(
@@ -234,7 +234,7 @@ macro_rules! layout {
         );
         $({
             let place = std::mem::MaybeUninit::<$ty>::uninit();
-            // SAFETY: the address of a field is taken, and nothing is read.
+            // SAFETY: this takes the address of a field, and reads nothing.
             let field = unsafe { std::ptr::addr_of!((*place.as_ptr()).$field) as usize };
             $code += &format!(
                 "_Static_assert(offsetof({0}, {1}) == {2}, \"{0}.{1}\");\n",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! An executor of some lines around poll(2): two tasks hand a number to and fro through channels,
-//! beside a descriptor of something else. Larger ones, such as mio and tokio's AsyncFd, poll the
-//! loop's descriptor in the same way.
+//! A small executor around poll(2): two tasks pass a number back and forth through channels, while
+//! the executor also polls a socket. Larger executors poll the loop's descriptor in the same way,
+//! for example with mio or tokio's AsyncFd.
 use memwait::{Channel, Error, Loop};
 use std::future::Future;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ extern "C" {
     fn poll(fds: *mut PollFd, count: std::os::raw::c_ulong, timeout: i32) -> i32;
 }
 
-/// All wakers are called by dispatch(), in this thread, so a flag will do.
+/// All wakers are called by dispatch() in this thread, so a flag is enough.
 struct Flag(AtomicBool);
 
 impl Wake for Flag {
@@ -47,7 +47,7 @@ impl Task {
         }
     }
 
-    /// Whether it goes on.
+    /// Polls the task if it was woken. Returns whether the task continues.
     fn run(&mut self) -> Result<bool, Error> {
         if !self.is_woken.0.swap(false, Ordering::Relaxed) {
             return Ok(true);
@@ -88,14 +88,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }));
 
     loop {
-        let mut going_on = Vec::new();
+        let mut remaining = Vec::new();
 
         for mut task in tasks {
             if task.run()? {
-                going_on.push(task);
+                remaining.push(task);
             }
         }
-        tasks = going_on;
+        tasks = remaining;
         if tasks.is_empty() {
             break;
         }
@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             events: POLLIN,
             revents: 0,
         });
-        // SAFETY: two structs.
+        // SAFETY: there are two structs.
         unsafe { poll(fds.as_mut_ptr(), 2, -1) };
         if fds[0].revents != 0 {
             on.dispatch()?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! A process dies with a robust mutex in memory that it shares, and the next owner repairs the sum.
+//! A process dies while it holds a robust mutex in shared memory, and the next owner repairs the
+//! sum.
 use memwait::{LockError, Repair, RobustMutex, Shareable, Shared};
 use std::process::abort;
 
@@ -15,13 +16,13 @@ struct Account {
     sum: u64,
 }
 
-// SAFETY: numbers, in C's layout.
+// SAFETY: numbers, in the layout of C.
 unsafe impl Shareable for Account {}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Programs that are not related map one file: Shared::map().
+    // Unrelated processes map a file, with Shared::map().
     let memory = Shared::anonymous(4096)?;
-    // SAFETY: nothing else lies there.
+    // SAFETY: nothing else lies at offset 0.
     let account = unsafe { memory.construct(0, RobustMutex::new(Account::default()))? };
 
     // SAFETY: there is one thread.
@@ -31,10 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         account.parts = [3, 4];
         abort();
     }
-    // SAFETY: it may be NULL.
+    // SAFETY: the argument may be NULL.
     unsafe { wait(std::ptr::null_mut()) };
 
-    // SAFETY: the owner was another process, which leaves no reference here.
+    // SAFETY: the owner was another process, which leaves no reference in this one.
     let account = unsafe {
         account.lock().repair(|account| {
             println!("the owner has died");

@@ -7,25 +7,25 @@ use memwait_sys::*;
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// Where a number of threads and futures meet. Its layout is C's `memwait_barrier_t`. Zeroed memory
-/// is not a barrier: `EINVAL`.
+/// A barrier, where a fixed number of threads and futures meet. Its layout is C's
+/// `memwait_barrier_t`. Zeroed memory is not a barrier: `EINVAL`.
 #[repr(transparent)]
 pub struct Barrier {
     raw: UnsafeCell<memwait_barrier_t>,
 }
 
-// SAFETY: its functions are for all threads.
+// SAFETY: any thread may call its functions.
 unsafe impl Sync for Barrier {}
-// SAFETY: C's layout.
+// SAFETY: it has C's layout.
 unsafe impl Shareable for Barrier {}
 
 impl Barrier {
-    /// For `count`, and no more at a time. `EINVAL`: 0.
+    /// A barrier for `count` participants. No more may wait at a time. `EINVAL`: `count` is 0.
     pub fn new(count: u32) -> Result<Barrier, Error> {
         Barrier::with_flags(count, 0)
     }
 
-    /// For this process only.
+    /// For use by this process only, which costs less.
     pub fn private(count: u32) -> Result<Barrier, Error> {
         Barrier::with_flags(count, MEMWAIT_PRIVATE)
     }
@@ -33,43 +33,44 @@ impl Barrier {
     fn with_flags(count: u32, flags: u32) -> Result<Barrier, Error> {
         let mut raw = memwait_barrier_t { reserved: [0; 4] };
 
-        // SAFETY: memory for one. It has no address in it, so it may move before it is used.
+        // SAFETY: it is memory for a barrier, which contains no address and may move before its
+        // use.
         check(unsafe { memwait_barrier_init(&mut raw, flags, count) })?;
         Ok(Barrier {
             raw: UnsafeCell::new(raw),
         })
     }
 
-    /// Blocks until all are here. True for a single caller. `EPIPE`: it was aborted or reset; a
-    /// party in Python that times out aborts it.
+    /// Blocks until all have arrived. Returns true to one of them. `EPIPE`: the barrier was aborted
+    /// or reset. (A participant in Python that times out aborts it.)
     pub fn wait(&self) -> Result<bool, Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         met(unsafe { memwait_barrier_wait(self.raw.get()) })
     }
 
-    /// `ETIMEDOUT`: the time has come, and the caller is not counted.
+    /// `ETIMEDOUT`: the deadline has passed. The caller is then no longer counted.
     pub fn wait_until(&self, deadline: impl Into<Deadline>) -> Result<bool, Error> {
         let time = deadline.into();
 
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         met(unsafe { memwait_barrier_clockwait(self.raw.get(), time.clock, &time.time) })
     }
 
-    /// `EPIPE` for all that wait, and all that come before a reset.
+    /// Breaks the barrier: all present and later waits fail with `EPIPE`, until a reset.
     pub fn abort(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_barrier_abort(self.raw.get()) })
     }
 
-    /// `EPIPE` for all that wait. Those that come then meet.
+    /// All present waits fail with `EPIPE`. Later waits work again.
     pub fn reset(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_barrier_reset(self.raw.get()) })
     }
 }
 
 impl Ref<Barrier> {
-    /// It is counted from when it is polled first.
+    /// The future arrives at the barrier when it is first polled.
     pub fn wait_async(&self, on: &Handle) -> Operation<Meeting> {
         Operation::new(on, Meeting(self.clone()))
     }
@@ -88,10 +89,10 @@ fn met(result: c_int) -> Result<bool, Error> {
     }
 }
 
-/// To meet there.
+/// The operation of `Barrier::wait_async()`.
 pub struct Meeting(Ref<Barrier>);
 
-// SAFETY: the share in the barrier keeps it in place; it has no owner.
+// SAFETY: the share in the barrier keeps it in place, and it has no owner.
 unsafe impl Wait for Meeting {
     type Output = Result<bool, Error>;
 
@@ -110,6 +111,4 @@ unsafe impl Wait for Meeting {
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         met(result)
     }
-
-    fn give_back(&self, _: c_int) {}
 }

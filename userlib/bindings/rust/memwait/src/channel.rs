@@ -17,13 +17,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-/// A bounded queue of items, for several senders and receivers, threads and futures. A clone is the
-/// same queue.
+/// A bounded queue of items for several senders and receivers, threads and futures. A clone refers
+/// to the same queue.
 ///
-/// An item that has come for a future that is dropped is sent again, behind others, by the future's
-/// [`Loop`](crate::Loop) if there is no room yet. Until then the next receive of this handle and
-/// its clones has it, and other processes do not see it; so also if that loop is dropped, or the
-/// channel closed. It is lost if there is still no room when the last of them is dropped.
+/// If a future is dropped after it has received an item, the item is sent again, behind the others.
+/// If there is no room, the future's [`Loop`](crate::Loop) sends the item later. Until then, and
+/// also if that loop is dropped or the channel is closed, the next receive of this handle or a
+/// clone returns the item, and other processes do not see it. The item is lost if there is still no
+/// room when the last of these handles is dropped.
 pub struct Channel<T> {
     inner: Arc<Inner<T>>,
 }
@@ -35,23 +36,23 @@ struct Inner<T> {
     kept: Mutex<Kept<T>>,
 }
 
-/// Items that were given back, and could not be sent.
+/// Items that were given back, and could not be sent yet.
 struct Kept<T> {
     items: VecDeque<KeptItem<T>>,
-    /// Whose they are: a child of fork() has copies.
+    /// The process that they belong to: a child of fork() has copies.
     process: u32,
 }
 
 struct KeptItem<T> {
     item: T,
-    /// What sends it, if that is pending.
+    /// The pending operation that sends the item, if any.
     again: Option<Box<dyn Again>>,
 }
 
 trait Again: Send {
-    /// `None`: it is pending.
+    /// `None`: the operation is pending.
     fn result(&mut self) -> Option<Result<(), Error>>;
-    /// Whether it was pending, and has not sent.
+    /// Whether the operation was pending, and will not send the item.
     fn cancel(&self) -> bool;
 }
 
@@ -76,7 +77,7 @@ impl<T: Copy + Send + 'static> Again for Operation<Resending<T>> {
 }
 
 impl<T> KeptItem<T> {
-    /// Whether it is sent. If it cannot be, it stays.
+    /// Whether the item has been sent. If it cannot be sent, it stays.
     fn is_sent(&mut self) -> bool {
         match self.again.as_mut().and_then(|again| again.result()) {
             None => false,
@@ -87,7 +88,7 @@ impl<T> KeptItem<T> {
         }
     }
 
-    /// Whether it is sent by nothing else from here on.
+    /// Cancels the operation that sends the item. Returns whether nothing sends it any more.
     fn is_free(&mut self) -> bool {
         if self.again.as_ref().map_or(false, |again| again.cancel()) {
             self.again = None;
@@ -96,9 +97,9 @@ impl<T> KeptItem<T> {
     }
 }
 
-// SAFETY: its functions are for all threads, and items are copied from one to another.
+// SAFETY: any thread may call its functions, and items are copied from thread to thread.
 unsafe impl<T: Send> Send for Inner<T> {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl<T: Send> Sync for Inner<T> {}
 
 /// A cache line.
@@ -106,8 +107,8 @@ unsafe impl<T: Send> Sync for Inner<T> {}
 struct Line(#[allow(dead_code)] [u8; 64]);
 
 impl<T: Copy + Send + 'static> Channel<T> {
-    /// In memory of this process, and for it only. `EINVAL`: `T` has no size, or `capacity` is 0 or
-    /// above 2^30.
+    /// A channel in memory of this process, and for this process only. `EINVAL`: `T` has no size,
+    /// or `capacity` is 0 or above 2^30.
     pub fn new(capacity: usize) -> Result<Channel<T>, Error> {
         let size = size_of_channel::<T>(capacity)?;
         let lines = Arc::new(Lines(
@@ -115,10 +116,10 @@ impl<T: Copy + Send + 'static> Channel<T> {
                 .map(|_| UnsafeCell::new(Line([0; 64])))
                 .collect(),
         ));
-        // Of all lines: a pointer to the first is good for that only.
+        // A pointer to all lines: a pointer to the first would be valid for the first only.
         let raw = lines.0.as_ptr() as *mut memwait_channel_t;
 
-        // SAFETY: memory of that size.
+        // SAFETY: the memory has that size.
         unsafe { Channel::init(raw, size, MEMWAIT_PRIVATE, capacity, lines) }
     }
 
@@ -152,32 +153,32 @@ impl<T: Copy + Send + 'static> Channel<T> {
         }
     }
 
-    /// Blocks while it is full. `EPIPE`: it is closed.
+    /// Sends an item. Blocks while the channel is full. `EPIPE`: the channel is closed.
     pub fn send(&self, item: T) -> Result<(), Error> {
-        // SAFETY: it is there, and so is the item.
+        // SAFETY: the channel and the item are valid.
         check(unsafe {
             memwait_channel_send(self.inner.raw, (&item as *const T).cast(), size_of::<T>())
         })
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn send_until(&self, item: T, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let time = deadline.into();
         let (raw, item) = (self.inner.raw, (&item as *const T).cast());
 
-        // SAFETY: it is there, and so is the item.
+        // SAFETY: the channel and the item are valid.
         check(unsafe {
             memwait_channel_clocksend(raw, item, size_of::<T>(), time.clock, &time.time)
         })
     }
 
-    /// `EAGAIN`: it is full. `EBUSY`: another thread is sending.
+    /// Sends without blocking. `EAGAIN`: the channel is full. `EBUSY`: another thread is sending.
     pub fn try_send(&self, item: T) -> Result<(), Error> {
         self.inner.try_send(&item)
     }
 
-    /// Waits in one queue with the threads that send. If it is dropped, the item was either sent or
-    /// not.
+    /// Waits in one FIFO queue with the threads that send. If the future is dropped, the item may
+    /// or may not have been sent.
     pub fn send_async(&self, item: T, on: &Handle) -> Operation<Sending<T>> {
         let sending = Sending {
             channel: self.inner.clone(),
@@ -187,35 +188,35 @@ impl<T: Copy + Send + 'static> Channel<T> {
         Operation::new(on, sending)
     }
 
-    /// Blocks while it is empty. `None`: it is closed and empty.
+    /// Receives an item. Blocks while the channel is empty. `None`: it is closed and empty.
     pub fn recv(&self) -> Result<Option<T>, Error> {
         self.receive(|raw, item| {
-            // SAFETY: it is there, and there is room for the item.
+            // SAFETY: the channel is valid, and there is room for the item.
             unsafe { memwait_channel_recv(raw, item.cast(), size_of::<T>()) }
         })
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn recv_until(&self, deadline: impl Into<Deadline>) -> Result<Option<T>, Error> {
         let time = deadline.into();
 
         self.receive(|raw, item| {
-            // SAFETY: it is there, and there is room for the item.
+            // SAFETY: the channel is valid, and there is room for the item.
             unsafe {
                 memwait_channel_clockrecv(raw, item.cast(), size_of::<T>(), time.clock, &time.time)
             }
         })
     }
 
-    /// `EAGAIN`: it is empty. `EBUSY`: another thread is receiving.
+    /// Receives without blocking. `EAGAIN`: it is empty. `EBUSY`: another thread is receiving.
     pub fn try_recv(&self) -> Result<Option<T>, Error> {
         self.receive(|raw, item| {
-            // SAFETY: it is there, and there is room for the item.
+            // SAFETY: the channel is valid, and there is room for the item.
             unsafe { memwait_channel_tryrecv(raw, item.cast(), size_of::<T>()) }
         })
     }
 
-    /// Waits in one queue with the threads that receive.
+    /// Waits in one FIFO queue with the threads that receive.
     pub fn recv_async(&self, on: &Handle) -> Operation<Receiving<T>> {
         let receiving = Receiving {
             channel: self.inner.clone(),
@@ -239,26 +240,26 @@ impl<T: Copy + Send + 'static> Channel<T> {
         self.inner.received(err, &item)
     }
 
-    /// Nothing can be sent any more; what has been can be received.
+    /// Closes the channel: sends fail, but items that were sent can still be received.
     pub fn close(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_channel_close(self.inner.raw) })
     }
 
-    /// How many items fit.
+    /// The greatest number of items.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.capacity
     }
 
-    /// How many items there are; out of date at once.
+    /// The number of items now. It may change immediately.
     #[must_use]
     pub fn len(&self) -> usize {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         unsafe { memwait_channel_length(self.inner.raw) + self.inner.kept().items.len() }
     }
 
-    /// Whether there is none; out of date at once.
+    /// Whether the channel is empty now. This may change immediately.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -267,13 +268,13 @@ impl<T: Copy + Send + 'static> Channel<T> {
 
 struct Lines(Vec<UnsafeCell<Line>>);
 
-// SAFETY: nothing but the channel accesses them.
+// SAFETY: only the channel accesses them.
 unsafe impl Send for Lines {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl Sync for Lines {}
 
 fn size_of_channel<T>(capacity: usize) -> Result<usize, Error> {
-    // SAFETY: it takes numbers.
+    // SAFETY: the arguments are numbers.
     match unsafe { memwait_channel_size(size_of::<T>(), capacity) } {
         0 => Err(Error::new(EINVAL)),
         size => Ok(size),
@@ -306,13 +307,13 @@ impl<T> Inner<T> {
     }
 
     fn try_send(&self, item: &T) -> Result<(), Error> {
-        // SAFETY: it is there, and so is the item.
+        // SAFETY: the channel and the item are valid.
         check(unsafe {
             memwait_channel_trysend(self.raw, (item as *const T).cast(), size_of::<T>())
         })
     }
 
-    /// Sends items that are kept, while there is room.
+    /// Sends kept items while there is room.
     fn send_kept(&self, kept: &mut Kept<T>) {
         while let Some(kept_item) = kept.items.front_mut() {
             if !kept_item.is_free() || self.try_again_to_send(&kept_item.item).is_err() {
@@ -322,7 +323,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// With patience for another sender, but for none that is stopped.
+    /// Retries while another thread is sending, but does not wait for a thread that is stopped.
     fn try_again_to_send(&self, item: &T) -> Result<(), Error> {
         const TIMES: usize = 1000;
 
@@ -342,12 +343,12 @@ impl<T> Inner<T> {
 
         match err {
             0 => {
-                // There is room now. Receivers that wait have not seen what was kept meanwhile.
+                // There is room now. Waiting receivers have not seen items that are kept.
                 self.send_kept(&mut kept);
-                // SAFETY: the library has written it, as a T of the sender's, which can be copied.
+                // SAFETY: the library has copied the sender's T, which is Copy, into it.
                 Ok(Some(unsafe { item.as_ptr().read() }))
             }
-            // Meanwhile an item may have been given back.
+            // An item may have been given back during the wait.
             EPIPE | EAGAIN | ETIMEDOUT => match kept.take() {
                 None if err != EPIPE => Err(Error::new(err)),
                 item => Ok(item),
@@ -381,7 +382,7 @@ impl<T: Copy + Send + 'static> Inner<T> {
 }
 
 impl<T> Kept<T> {
-    /// The first that is not sent at this moment.
+    /// The first item that is not being sent.
     fn take(&mut self) -> Option<T> {
         let at = self.items.iter_mut().position(KeptItem::is_free)?;
 
@@ -399,10 +400,11 @@ impl<T> Drop for Inner<T> {
 
 impl Shared {
     /// Makes a channel at `offset`. `EINVAL`: it would not lie within the memory, is misaligned, or
-    /// as [`Channel::new`] has it.
+    /// for the reasons of [`Channel::new`].
     ///
     /// # Safety
-    /// As of [`attach`](Shared::attach), and nothing uses what was there.
+    /// See [`attach`](Shared::attach). In addition, nothing may use the object that was
+    /// there before.
     pub unsafe fn channel<T: Copy + Send + Shareable>(
         &self,
         offset: usize,
@@ -411,15 +413,15 @@ impl Shared {
         let size = size_of_channel::<T>(capacity)?;
         let place = self.at(offset, size, 8)?;
 
-        // SAFETY: it fits there.
+        // SAFETY: the channel fits there.
         unsafe { Channel::init(place.cast(), size, 0, capacity, self.owner()) }
     }
 
-    /// The channel at `offset`. `EINVAL`: none is there, it does not lie within the memory, or its
-    /// items are of another size.
+    /// The channel at `offset`. `EINVAL`: there is no channel, it does not lie within the memory,
+    /// or its items have another size.
     ///
     /// # Safety
-    /// As of [`attach`](Shared::attach); what is sent are valid `T`s.
+    /// See [`attach`](Shared::attach). In addition, all items that are sent must be valid `T`s.
     pub unsafe fn attach_channel<T: Copy + Send + Shareable>(
         &self,
         offset: usize,
@@ -427,7 +429,7 @@ impl Shared {
         let place = self.at(offset, 0, 8)?.cast();
         let (mut size, mut capacity) = (0, 0);
 
-        // SAFETY: the memory is there.
+        // SAFETY: the memory is valid.
         check(unsafe {
             memwait_channel_attach(place, self.size() - offset, &mut size, &mut capacity)
         })?;
@@ -438,13 +440,13 @@ impl Shared {
     }
 }
 
-/// To send an item.
+/// The operation of `Channel::send_async()`.
 pub struct Sending<T> {
     channel: Arc<Inner<T>>,
     item: T,
 }
 
-// SAFETY: the share in the channel keeps it in place; it has no owner.
+// SAFETY: the share in the channel keeps it in place, and it has no owner.
 unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
     type Output = Result<(), Error>;
 
@@ -467,18 +469,16 @@ unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         check(result)
     }
-
-    fn give_back(&self, _: c_int) {}
 }
 
-/// To receive an item.
+/// The operation of `Channel::recv_async()`.
 pub struct Receiving<T> {
     channel: Arc<Inner<T>>,
     item: UnsafeCell<MaybeUninit<T>>,
     on: Handle,
 }
 
-/// To send an item that was given back.
+/// The operation that sends an item that was given back.
 struct Resending<T> {
     raw: *mut memwait_channel_t,
     item: T,
@@ -502,22 +502,20 @@ unsafe impl<T: Copy + Send + 'static> Wait for Resending<T> {
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         check(result)
     }
-
-    fn give_back(&self, _: c_int) {}
 }
 
-/// The item is there: it had been given back.
+/// A result: the item was one that had been given back.
 const FROM_KEPT: c_int = -1;
 
-// SAFETY: the share in the channel keeps it in place; it has no owner. The library writes the item
-// before the callback, and nothing else accesses it until then.
+// SAFETY: the share in the channel keeps it in place, and it has no owner. The library writes the
+// item before the callback, and nothing else accesses it until then.
 unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
     type Output = Result<Option<T>, Error>;
 
     fn at_hand(&self) -> Option<c_int> {
         let kept = self.channel.kept().take()?;
 
-        // SAFETY: it is not pending.
+        // SAFETY: the operation is not pending.
         unsafe { (*self.item.get()).write(kept) };
         Some(FROM_KEPT)
     }
@@ -544,17 +542,17 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
     }
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {
-        // SAFETY: it is not pending any more.
+        // SAFETY: the operation is not pending any more.
         let item = unsafe { &*self.item.get() };
 
         if result == FROM_KEPT {
-            // SAFETY: at_hand() has written it.
+            // SAFETY: at_hand() has written the item.
             return Ok(Some(unsafe { item.assume_init() }));
         }
         self.channel.received(result, item)
     }
 
-    fn give_back(&self, result: c_int) {
+    unsafe fn give_back(&self, _: *mut memwait_op_t, result: c_int) {
         if let Ok(Some(item)) = self.output(result, false) {
             self.channel.give_back(item, &self.on);
         }

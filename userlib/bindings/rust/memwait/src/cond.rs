@@ -10,20 +10,20 @@ use std::marker::PhantomData;
 use std::os::raw::{c_int, c_uint};
 
 /// A condition variable, for threads and futures with a [`Mutex`](crate::Mutex) or a
-/// [`RobustMutex`](crate::RobustMutex). Waits may end without a notify: look at the condition
-/// again. Its layout is C's `memwait_cond_t`.
+/// [`RobustMutex`](crate::RobustMutex). A wait may end without a notify: check the condition again.
+/// Its layout is C's `memwait_cond_t`.
 #[repr(transparent)]
 pub struct Condvar {
     raw: UnsafeCell<memwait_cond_t>,
 }
 
-// SAFETY: its functions are for all threads.
+// SAFETY: any thread may call its functions.
 unsafe impl Sync for Condvar {}
-// SAFETY: C's layout.
+// SAFETY: it has C's layout.
 unsafe impl Shareable for Condvar {}
 
 impl Condvar {
-    /// Without waiters.
+    /// A condition variable without waiters.
     #[must_use]
     pub const fn new() -> Condvar {
         Condvar {
@@ -31,26 +31,26 @@ impl Condvar {
         }
     }
 
-    /// For this process only.
+    /// For use by this process only, which costs less.
     #[must_use]
     pub fn private(mut self) -> Condvar {
         self.raw.get_mut().reserved[4] = MEMWAIT_PRIVATE;
         self
     }
 
-    /// Unlocks the mutex, waits, and locks it again. If that fails, the guard is gone, and the
-    /// mutex is unlocked.
+    /// Unlocks the mutex, waits, and locks the mutex again. If an error is returned, there is no
+    /// guard any more, and the mutex is unlocked.
     pub fn wait<T, P: Place<T>>(
         &self,
         guard: MutexGuard<T, P>,
     ) -> Result<MutexGuard<T, P>, P::Failure> {
-        // SAFETY: both are there, and the mutex is locked.
+        // SAFETY: both are valid, and the mutex is locked.
         let err = unsafe { memwait_cond_wait(self.raw.get(), guard.raw()) };
 
         after(guard.into_place(), err, is_unable(err)).map(|(guard, _)| guard)
     }
 
-    /// The same, and whether the time has come.
+    /// The same with a deadline. Also returns whether the deadline has passed.
     #[allow(clippy::type_complexity)]
     pub fn wait_until<T, P: Place<T>>(
         &self,
@@ -58,35 +58,36 @@ impl Condvar {
         deadline: impl Into<Deadline>,
     ) -> Result<(MutexGuard<T, P>, bool), P::Failure> {
         let time = deadline.into();
-        // SAFETY: both are there, and the mutex is locked.
+        // SAFETY: both are valid, and the mutex is locked.
         let err =
             unsafe { memwait_cond_clockwait(self.raw.get(), guard.raw(), time.clock, &time.time) };
 
         after(guard.into_place(), err, is_unable(err))
     }
 
-    /// Ends the wait that is the oldest.
+    /// Wakes the oldest waiter.
     pub fn notify_one(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_cond_signal(self.raw.get()) })
     }
 
-    /// Ends all waits.
+    /// Wakes all waiters.
     pub fn notify_all(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_cond_broadcast(self.raw.get()) })
     }
 
-    /// Ends the waits that are the oldest, up to `count`.
+    /// Wakes up to `count` of the oldest waiters.
     pub fn notify(&self, count: u32) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_cond_notify(self.raw.get(), count as c_uint) })
     }
 }
 
 impl Ref<Condvar> {
-    /// The future gives the guard back, and whether the time has come, if it has one. Until it is
-    /// polled first, the mutex stays locked; so it leaves its thread only if the guard may.
+    /// The future returns the guard, and whether its deadline (if any) has passed. The mutex stays
+    /// locked until the future is first polled. The future may therefore move to another thread
+    /// only if the guard may.
     pub fn wait_async<T: Send + 'static, P: Place<T> + Clone + 'static>(
         &self,
         guard: MutexGuard<T, P>,
@@ -114,12 +115,12 @@ impl std::fmt::Debug for Condvar {
     }
 }
 
-/// Any other error than those after which the mutex has been dealt with.
+/// Whether `err` is not an outcome of the wait. If begin() returned it, the mutex is still locked.
 fn is_unable(err: c_int) -> bool {
     !matches!(err, 0 | ETIMEDOUT | EOWNERDEAD | ENOTRECOVERABLE)
 }
 
-/// What a wait has returned. `is_locked`: so it is in spite of an error.
+/// The result of a wait. `is_locked`: the mutex is locked despite an error.
 #[allow(clippy::type_complexity)]
 fn after<T, P: Place<T>>(
     place: P,
@@ -136,7 +137,7 @@ fn after<T, P: Place<T>>(
     }
 }
 
-/// To wait for a condition.
+/// The operation of `Condvar::wait_async()`.
 pub struct Waiting<T, P> {
     cond: Ref<Condvar>,
     place: P,
@@ -146,8 +147,8 @@ pub struct Waiting<T, P> {
 // SAFETY: the mutex has no owner.
 unsafe impl<T: Send + 'static> Send for Waiting<T, Ref<Mutex<T>>> {}
 
-// SAFETY: the shares in both keep them in place. What gives back in the loop's thread, if it is
-// another one, unlocks a mutex that has no owner.
+// SAFETY: the shares in both keep them in place. If give_back() runs in another thread, that of the
+// loop, it unlocks a mutex that has no owner.
 unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T, P> {
     type Output = Result<(MutexGuard<T, P>, bool), P::Failure>;
 
@@ -166,14 +167,6 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T
 
     fn output(&self, result: c_int, at_once: bool) -> Self::Output {
         after(self.place.clone(), result, at_once && is_unable(result))
-    }
-
-    fn give_back(&self, result: c_int) {
-        if result == 0 || result == EOWNERDEAD {
-            // It is, or may be, for the next that waits.
-            let _ = self.cond.notify_one();
-        }
-        drop(after(self.place.clone(), result, false));
     }
 
     fn not_begun(&self) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::raw::c_int;
 
-/// An error number, with libmemwait's words for it: `ENOENT` is a module that is not loaded.
+/// An error number. Its text is libmemwait's: `ENOENT` means that the module is not loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Error(c_int);
 
@@ -13,13 +13,13 @@ impl Error {
         Error(number)
     }
 
-    /// The error number, as `errno(3)` has it.
+    /// The error number, see `errno(3)`.
     #[must_use]
     pub const fn raw_os_error(self) -> i32 {
         self.0
     }
 
-    /// As of a `std::io::Error`: `TimedOut`, `WouldBlock`, `BrokenPipe`, `NotFound` and so on.
+    /// The kind that a `std::io::Error` has: `TimedOut`, `WouldBlock`, `BrokenPipe` and so on.
     #[must_use]
     pub fn kind(self) -> io::ErrorKind {
         io::Error::from_raw_os_error(self.0).kind()
@@ -28,7 +28,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the text is this thread's until its next call.
+        // SAFETY: the text stays valid until the next call in this thread.
         let text = unsafe { CStr::from_ptr(memwait_sys::memwait_strerror(self.0)) };
         formatter.write_str(&text.to_string_lossy())
     }
@@ -48,7 +48,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Of what returns 0 or a positive error number.
+/// The result of a function that returns 0 or a positive error number.
 pub(crate) fn check(err: c_int) -> Result<(), Error> {
     match err {
         0 => Ok(()),
@@ -56,7 +56,7 @@ pub(crate) fn check(err: c_int) -> Result<(), Error> {
     }
 }
 
-/// The same, of what only tries, and returns `no` where it did not succeed.
+/// The same for a function that only tries, and that returns `no` if it did not succeed.
 pub(crate) fn check_try(err: c_int, no: c_int) -> Result<bool, Error> {
     if err == no {
         return Ok(false);
@@ -64,7 +64,7 @@ pub(crate) fn check_try(err: c_int, no: c_int) -> Result<bool, Error> {
     check(err).map(|()| true)
 }
 
-/// Of what returns a result, or a negative error number.
+/// The result of a function that returns a result or a negative error number.
 pub(crate) fn check_result(result: c_int) -> Result<c_int, Error> {
     if result < 0 {
         return Err(Error(-result));
@@ -72,8 +72,8 @@ pub(crate) fn check_result(result: c_int) -> Result<c_int, Error> {
     Ok(result)
 }
 
-/// Whether `/dev/memwait` can be used, or why not.
+/// Returns an error if `/dev/memwait` cannot be used.
 pub fn available() -> Result<(), Error> {
-    // SAFETY: it takes nothing.
+    // SAFETY: it has no arguments.
     check_result(unsafe { memwait_sys::memwait_available() }).map(|_| ())
 }

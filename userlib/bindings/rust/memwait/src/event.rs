@@ -33,12 +33,12 @@ extern "C" {
     fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
 }
 
-/// Nothing that can panic leaves anything half done under these locks.
+/// No code that can panic leaves data half changed under these locks: poisoning is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the library may call back. It has a share in each operation that is pending.
+/// The operations that the library may call back. It holds a share in each pending operation.
 struct Registry {
     is_closed: bool,
     pending: HashMap<usize, Arc<dyn Pending>>,
@@ -47,14 +47,14 @@ struct Registry {
 struct Inner {
     raw: *mut memwait_loop_t,
     registry: Mutex<Registry>,
-    /// Of a waker, in a callback.
+    /// The panic of a waker in a callback.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// How many calls of Loop::run() are in progress, in the loop's thread.
+    /// The number of calls of Loop::run() in progress, in the loop's thread.
     runs: AtomicUsize,
 }
 
 impl Inner {
-    /// Of several panics the first. Another one's payload is leaked, as its drop() may panic, too.
+    /// Keeps the first of several panics. The payload of another is leaked: its drop() might panic.
     fn keep(&self, panic: Box<dyn Any + Send>) {
         let mut first = lock(&self.panic);
 
@@ -74,37 +74,37 @@ impl Inner {
     }
 }
 
-// SAFETY: threads may call the library's functions concurrently, but for memwait_loop_close(),
-// which drop() calls, when nothing else has a share. What is pending can be ended and dropped by
-// any thread: see Wait.
+// SAFETY: threads may call the library's functions concurrently, except memwait_loop_close(), which
+// drop() calls when nothing else has a share. Any thread can end and drop pending operations: see
+// Wait.
 unsafe impl Send for Inner {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: each operation has a share in this, so none is pending, nor is any call in
-        // progress: callbacks run under a &Loop, which has one, too.
+        // SAFETY: each operation has a share in this, so none is pending. No call is in progress,
+        // because callbacks run under a &Loop, which has a share as well.
         unsafe { memwait_loop_close(self.raw) };
     }
 }
 
-/// Something that operations can begin on, a [`Loop`], for all threads.
+/// A handle to a [`Loop`]: operations of any thread can begin on it.
 #[derive(Clone)]
 pub struct Handle(Arc<Inner>);
 
 impl Handle {
-    /// Makes [`Loop::run`] return, if it is in progress after the current callback, otherwise when
+    /// Makes [`Loop::run`] return: after the current callback if it is in progress, otherwise when
     /// it is called next.
     pub fn stop(&self) -> Result<(), Error> {
-        // SAFETY: the loop is there.
+        // SAFETY: the loop is valid.
         check_result(unsafe { memwait_loop_stop(self.0.raw) }).map(|_| ())
     }
 
-    /// How many operations are pending. An event loop stays alive while it is not 0.
+    /// The number of pending operations. A program usually runs its event loop until this is 0.
     #[must_use]
     pub fn pending(&self) -> usize {
-        // SAFETY: the loop is there.
+        // SAFETY: the loop is valid.
         unsafe { memwait_loop_pending(self.0.raw) }
     }
 }
@@ -118,15 +118,16 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// Where futures of this crate end: a descriptor to poll for reading, and
-/// [`dispatch`](Loop::dispatch), which wakes the tasks of what has ended. It is a [`Handle`], too.
+/// The event source of this crate's futures: a descriptor to poll for reading, and
+/// [`dispatch`](Loop::dispatch), which wakes the tasks whose operations have ended. It dereferences
+/// to a [`Handle`].
 ///
-/// It stays in its thread, which alone dispatches it. So a [`RobustMutex`] that a
-/// future has locked is that thread's.
+/// A loop stays in its thread, and only this thread dispatches it. Therefore this thread owns a
+/// [`RobustMutex`] that a future has locked.
 ///
-/// When it is dropped, futures that are pending end with `ECANCELED`, and have taken nothing. In a
-/// child of `fork(2)` a copy is unusable, `EPERM`, and dropping it does not disturb the parent.
-/// A waker's panic goes on from the drop when all have ended.
+/// When the loop is dropped, pending futures end with `ECANCELED`, and have taken nothing. In a
+/// child of `fork(2)` the parent's loop is unusable (`EPERM`), and dropping it does not disturb the
+/// parent. A panic of a waker is resumed from the drop after all futures have ended.
 ///
 /// [`RobustMutex`]: crate::RobustMutex
 pub struct Loop {
@@ -136,11 +137,11 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// `ENOENT` or another error of `open(2)`: no device. `ENOSPC`: over the user's limit.
+    /// `ENOENT` or another error of `open(2)`: no device. `ENOSPC`: the user's limit is exceeded.
     pub fn new() -> Result<Loop, Error> {
         let mut raw = ptr::null_mut();
 
-        // SAFETY: it writes the pointer.
+        // SAFETY: the function writes the pointer.
         check_result(unsafe { memwait_loop_new(&mut raw, 0) })?;
         Ok(Loop {
             handle: Handle(Arc::new(Inner {
@@ -156,30 +157,30 @@ impl Loop {
         })
     }
 
-    /// For other threads.
+    /// A handle, for this and other threads.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Wakes the tasks of all operations that had ended when it was called; never blocks. Returns
-    /// how many. Once for each readiness is enough, with edge-triggered polling too, as tokio's
-    /// `AsyncFd`. A waker's panic goes on from here.
+    /// Wakes the tasks of all operations that had ended before the call, and returns their number.
+    /// Never blocks. One call for each readiness is enough, even with edge-triggered polling, such
+    /// as tokio's `AsyncFd`. A panic of a waker is resumed from here.
     pub fn dispatch(&self) -> Result<usize, Error> {
-        // SAFETY: the loop is there.
+        // SAFETY: the loop is valid.
         let result = unsafe { memwait_loop_dispatch(self.handle.0.raw, MEMWAIT_ALL) };
 
         self.handle.0.go_on_panicking();
         check_result(result).map(|count| count as usize)
     }
 
-    /// Polls and dispatches until nothing is pending, or [`Handle::stop`]. A waker's panic goes on
-    /// from here, after its callback.
+    /// Polls and dispatches until nothing is pending, or until [`Handle::stop`]. A panic of a waker
+    /// is resumed from here after its callback.
     pub fn run(&self) -> Result<(), Error> {
         self.run_by(None).map(|_| ())
     }
 
-    /// The same, until a time. False: it has come, and something is still pending.
+    /// The same with a deadline. Returns false if operations are still pending then.
     pub fn run_until(&self, deadline: impl Into<Deadline>) -> Result<bool, Error> {
         self.run_by(Some(&deadline.into()))
     }
@@ -188,9 +189,9 @@ impl Loop {
         let inner = &self.handle.0;
         let (time, flags) = Deadline::timeout(deadline);
 
-        // relaxed, both: only this thread uses it.
+        // relaxed, both times: only this thread uses it.
         inner.runs.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the loop is there.
+        // SAFETY: the loop is valid.
         let result = unsafe { memwait_loop_run(inner.raw, time, flags) };
         inner.runs.fetch_sub(1, Ordering::Relaxed);
 
@@ -198,11 +199,11 @@ impl Loop {
         check_result(result).map(|result| result != MEMWAIT_TIMED_OUT)
     }
 
-    /// Runs a future to its end, on this thread: for programs without an executor. It may wait for
-    /// other things than this loop's, too. Errors are of the loop: `EPERM`, `ENOSPC`.
+    /// Runs a future to its end in this thread, for programs without an executor. The future may
+    /// also wait for things other than this loop. Errors come from the loop: `EPERM`, `ENOSPC`.
     ///
-    /// Meanwhile one more operation is [pending](Handle::pending), and a [`run`](Loop::run) within
-    /// it ends only by [`Handle::stop`].
+    /// During the call, one additional operation is [pending](Handle::pending). A
+    /// [`run`](Loop::run) within the future therefore ends only by [`Handle::stop`].
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let signal = Arc::new(Signal {
             word: AtomicU32::new(0),
@@ -219,14 +220,14 @@ impl Loop {
                 drop(watch);
                 return Ok(output);
             }
-            // acquire: pairs with wake(): the future sees what was done before.
+            // acquire: pairs with the release in wake(), so that the future sees earlier stores.
             while !signal.is_woken.swap(false, Ordering::Acquire) {
                 let mut fd = PollFd {
                     fd: self.as_raw_fd(),
                     events: POLLIN,
                     revents: 0,
                 };
-                // SAFETY: one struct. Its errors are EINTR, and none that lasts.
+                // SAFETY: it is one struct. Its only error is EINTR.
                 unsafe { poll(&mut fd, 1, -1) };
                 self.dispatch()?;
             }
@@ -255,16 +256,16 @@ impl AsRef<Handle> for Handle {
 }
 
 impl AsRawFd for Loop {
-    /// Not to be read or closed.
+    /// The descriptor. Do not read or close it.
     fn as_raw_fd(&self) -> RawFd {
-        // SAFETY: the loop is there.
+        // SAFETY: the loop is valid.
         unsafe { memwait_loop_fd(self.handle.0.raw) }
     }
 }
 
 impl AsFd for Loop {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: it is open while the loop lives.
+        // SAFETY: the descriptor is open while the loop lives.
         unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }
@@ -278,14 +279,14 @@ impl Drop for Loop {
             registry.pending.values().cloned().collect()
         };
         for operation in pending {
-            // A waker's panic must not keep the others from their end.
+            // A waker's panic must not prevent the end of the others.
             let done = catch_unwind(AssertUnwindSafe(move || operation.end_early()));
 
             if let Err(panic) = done {
                 self.handle.0.keep(panic);
             }
         }
-        // A second panic would abort.
+        // A second panic would abort the process.
         if !thread::panicking() {
             self.handle.0.go_on_panicking();
         }
@@ -311,22 +312,23 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // release: see block_on(). What has set it before has notified, or is that thread.
+        // release: see block_on(). If it was set before, then the setter notifies, or is that
+        // thread.
         if self.is_woken.swap(true, Ordering::Release) || thread::current().id() == self.thread {
             return;
         }
-        // SAFETY: a word.
+        // SAFETY: it is a word.
         unsafe { memwait_notify(address_of(&self.word), 1, MEMWAIT_PRIVATE) };
     }
 }
 
-/// `AtomicU32::as_ptr()` is of Rust 1.70.
+/// `AtomicU32::as_ptr()` exists since Rust 1.70.
 fn address_of(word: &AtomicU32) -> *const c_void {
     (word as *const AtomicU32).cast()
 }
 
 struct Watch {
-    // Of a Box, which would claim it for itself each time it moves.
+    // From a Box. (The Box itself would assert unique access each time it moves.)
     op: *mut memwait_op_t,
     signal: Arc<Signal>,
 }
@@ -338,7 +340,8 @@ impl Watch {
             signal: signal.clone(),
         };
 
-        // SAFETY: the operation and its word stay in place until drop() has cancelled it.
+        // SAFETY: the operation and its word stay in place until drop() has cancelled the
+        // operation.
         let result = unsafe {
             memwait_op_init(watch.op, on.handle.0.raw, None, ptr::null_mut());
             memwait_watch32(
@@ -356,8 +359,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // SAFETY: new() has made and initialised it; in the loop's thread, so that no callback of
-        // it runs, it is not pending any more after this, and nothing else has it.
+        // SAFETY: new() has made and initialised it. This is the loop's thread, so its callback
+        // does not run. After this it is not pending any more, and nothing else refers to it.
         unsafe {
             memwait_op_cancel(self.op);
             drop(Box::from_raw(self.op));
@@ -365,37 +368,43 @@ impl Drop for Watch {
     }
 }
 
-/// What a future of this crate waits for.
+/// The event that a future of this crate waits for.
 ///
 /// # Safety
-/// `begin()` does what the documentation of libmemwait requires of an _async function.
-/// `give_back()`, and drop(), may run in the loop's thread, if the future itself may leave the
-/// thread it was begun in: then nothing in it is bound to a thread. Otherwise the loop is that
-/// thread's.
+/// `begin()` must do what the documentation of libmemwait requires of an _async function. If the
+/// future may leave the thread in which it began, `give_back()` and drop() must be callable in the
+/// loop's thread: nothing in the future may be bound to a thread. Otherwise the loop must belong to
+/// the thread of the future.
 pub unsafe trait Wait: 'static {
-    /// Of the future.
+    /// The output of the future.
     type Output;
-    /// What `begin()` returns when the callback will run.
+    /// The value that `begin()` returns if the callback will run.
     const PENDING: c_int = EINPROGRESS;
-    /// 1, or -1 if errors are negative.
+    /// The sign of errors: 1, or -1 if they are negative.
     const SIGN: c_int = 1;
 
-    /// The result, if there is nothing to begin.
+    /// The result, if it is available without beginning an operation.
     fn at_hand(&self) -> Option<c_int> {
         None
     }
 
     /// # Safety
-    /// `op` has been initialised, and neither it nor this moves while it is pending.
+    /// `op` must have been initialised. Neither `op` nor `self` may move while it is pending.
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int;
 
-    /// Called once, and takes what was got. `at_once`: it is the result of `begin()`.
+    /// Converts the result. Called once. `at_once`: it is the result of `begin()`.
     fn output(&self, result: c_int, at_once: bool) -> Self::Output;
 
-    /// Called once, instead: the callback has run for a future that is not polled any more.
-    fn give_back(&self, result: c_int);
+    /// Called once, instead of output(): the operation ended, but the future was dropped.
+    ///
+    /// # Safety
+    /// `op` must have ended with `result`.
+    unsafe fn give_back(&self, op: *mut memwait_op_t, _result: c_int) {
+        // SAFETY: the caller's promise. An error means that a waiter could not be woken.
+        let _ = unsafe { memwait_op_undo(op) };
+    }
 
-    /// The future is dropped, and was not polled.
+    /// The future is dropped and has never been polled.
     fn not_begun(&self) {}
 }
 
@@ -403,7 +412,7 @@ enum State {
     New,
     Pending(Waker),
     Ended(c_int),
-    /// The future is gone, and could not cancel.
+    /// The future was dropped, and could not cancel the operation.
     Abandoned,
     Taken,
 }
@@ -413,15 +422,15 @@ struct Counted<K: ?Sized> {
     state: Mutex<State>,
     deadline: Option<Deadline>,
     on: Handle,
-    /// What it was made in.
+    /// The process in which it was made.
     process: u32,
     kind: K,
 }
 
 trait Pending {
-    /// In the callback, or instead of it.
+    /// Called in the callback, or instead of it.
     fn end(&self, result: c_int);
-    /// Cancels it, and ends it with `ECANCELED`.
+    /// Cancels the operation, which ends with `ECANCELED`.
     fn end_early(&self);
 }
 
@@ -430,17 +439,18 @@ impl<K: ?Sized> Counted<K> {
         self.op.get() as usize
     }
 
-    /// In a child of fork(): what it has, or has ended with, is the parent's.
+    /// Whether this is a child of fork(): then the result belongs to the parent.
     fn is_parents(&self) -> bool {
         self.process != process::id()
     }
 
-    /// Whether the callback will not run. If so, it is not pending any more.
+    /// Cancels. Returns true if the callback will not run; the operation is then not pending any
+    /// more.
     fn cancel(&self) -> bool {
-        // SAFETY: it has been begun; its loop is there.
+        // SAFETY: the operation has begun, and its loop is valid.
         let result = unsafe { memwait_op_cancel(self.op.get()) };
 
-        // EPERM: in a child of fork(), where no callback runs.
+        // EPERM: this is a child of fork(), where no callback runs.
         if result == -ENOENT || result == -EINPROGRESS {
             return false;
         }
@@ -462,7 +472,8 @@ impl<K: Wait> Pending for Counted<K> {
             _ => {
                 *state = State::Taken;
                 drop(state);
-                self.kind.give_back(result);
+                // SAFETY: the callback runs.
+                unsafe { self.kind.give_back(self.op.get(), result) };
             }
         }
     }
@@ -475,7 +486,7 @@ impl<K: Wait> Pending for Counted<K> {
 }
 
 unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut c_void) {
-    // SAFETY: the loop is there while it is dispatched.
+    // SAFETY: the loop is valid while it is dispatched.
     let inner = unsafe { &*(data as *const Inner) };
     let done = catch_unwind(AssertUnwindSafe(|| {
         let operation = lock(&inner.registry).pending.remove(&(op as usize));
@@ -487,7 +498,7 @@ unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut 
 
     if let Err(panic) = done {
         inner.keep(panic);
-        // relaxed: see Loop::run(). Without a run the stop would be kept for the next one.
+        // relaxed: see Loop::run(). If no run is in progress, the stop would end the next one.
         if inner.runs.load(Ordering::Relaxed) > 0 {
             // SAFETY: as above.
             unsafe { memwait_loop_stop(inner.raw) };
@@ -495,29 +506,28 @@ unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut 
     }
 }
 
-/// A future that waits on a [`Loop`]. It begins when it is polled first, and its place in the queue
-/// is from then. What can be had at once is had without waiting.
+/// A future that waits on a [`Loop`]. The operation begins when the future is first polled, and is
+/// queued from then on. If it does not have to wait, it ends immediately.
 ///
-/// Dropping it, in any thread that may have it, takes it back: nothing stays locked or consumed. If
-/// what it waited for has come already, that is given back: it is unlocked, posted or notified, and
-/// goes to the next in the queue; see [`Channel`](crate::Channel) for an item. A barrier that all
-/// have reached stays so. Nor can be given back that the owner of a
-/// [`RobustMutex`](crate::RobustMutex) has died: as where that is dropped without a repair, nothing
-/// can lock it again. A future that is leaked stays in the queue, and what it waits on in
-/// memory.
+/// Dropping the future, in any thread that may own it, cancels the operation: nothing stays locked
+/// or consumed. If the operation had already succeeded, its effect is undone: the object is
+/// unlocked, posted or notified, for the next waiter in the queue. If the owner of a
+/// [`RobustMutex`](crate::RobustMutex) had died, the next owner is notified of the death instead.
+/// For items see [`Channel`](crate::Channel). A barrier that has opened stays open. A future that
+/// is leaked stays in the queue, and its object stays in memory.
 ///
-/// In a child of `fork(2)` the parent's futures have nothing. Polling does nothing if it is pending,
-/// and otherwise ends with `EPERM`; dropping gives nothing back.
+/// In a child of `fork(2)` the parent's futures have nothing. Polling does nothing if it is
+/// pending, and otherwise ends with `EPERM`; dropping gives nothing back.
 #[must_use = "futures do nothing unless polled"]
 pub struct Operation<K: Wait> {
     shared: Arc<Counted<K>>,
 }
 
-// SAFETY: what is shared with the loop's thread is under a lock, or given to one of the two: `kind`
-// is used by begin() in this thread before the library has the operation, and then by the one that
-// finds the state ended. Wait says what it may be then.
+// SAFETY: data that is shared with the loop's thread is under a lock, or used by one of the two
+// threads at a time: begin() uses `kind` in this thread before the library knows the operation, and
+// later the thread that finds the operation ended uses it. Wait says what `kind` may contain.
 unsafe impl<K: Wait + Send> Send for Operation<K> {}
-// SAFETY: a shared reference to it is good for nothing.
+// SAFETY: a shared reference to it allows no operation.
 unsafe impl<K: Wait> Sync for Operation<K> {}
 impl<K: Wait> Unpin for Operation<K> {}
 
@@ -535,8 +545,9 @@ impl<K: Wait> Operation<K> {
         }
     }
 
-    /// Ends with `ETIMEDOUT`, or where there is another word for it with that, at a time: a
-    /// `Duration` from now, an `Instant`, a `SystemTime`. Nothing happens if it has begun.
+    /// Sets a deadline: a `Duration` from now, an `Instant` or a `SystemTime`. The operation then
+    /// ends with `ETIMEDOUT`, or with its own value for a timeout. No effect after the operation
+    /// has begun.
     pub fn until(mut self, deadline: impl Into<Deadline>) -> Operation<K> {
         if let Some(operation) = Arc::get_mut(&mut self.shared) {
             operation.deadline = Some(deadline.into());
@@ -544,7 +555,7 @@ impl<K: Wait> Operation<K> {
         self
     }
 
-    /// Whether it was pending, and ends with `ECANCELED` now.
+    /// Cancels the operation. Returns whether it was pending, and now ends with `ECANCELED`.
     pub(crate) fn cancel(&self) -> bool {
         let is_pending = matches!(&*lock(&self.shared.state), State::Pending(_));
 
@@ -573,8 +584,8 @@ impl<K: Wait> Operation<K> {
             return K::SIGN * ECANCELED;
         }
         registry.pending.insert(operation.key(), operation.clone());
-        // SAFETY: it is in the registry while it is pending, and so in place. The loop is there
-        // while it calls back.
+        // SAFETY: the operation is in the registry while it is pending, and stays in place. The
+        // loop is valid while it calls back.
         let result = unsafe {
             let data = Arc::as_ptr(inner) as *mut c_void;
 
@@ -584,7 +595,7 @@ impl<K: Wait> Operation<K> {
                 .begin(operation.op.get(), operation.deadline.as_ref())
         };
         if result != K::PENDING {
-            // This has a share as well, so nothing is dropped here.
+            // This future has a share as well, so nothing is dropped here.
             registry.pending.remove(&operation.key());
         }
         result
@@ -601,7 +612,8 @@ impl<K: Wait> Future for Operation<K> {
             State::Pending(waker) if waker.will_wake(context.waker()) => return Poll::Pending,
             _ => {}
         }
-        // A waker's functions are called without the lock: they may dispatch, which takes it.
+        // A waker's functions are called without the lock: they may call dispatch(), which locks
+        // it.
         let new = context.waker().clone();
         let mut state = lock(&operation.state);
         match &mut *state {
@@ -654,7 +666,7 @@ impl<K: Wait> Drop for Operation<K> {
                 operation.kind.not_begun();
             }
             State::Pending(waker) => {
-                // If it is too late to cancel, the callback finds this.
+                // If it is too late to cancel, the callback finds this state.
                 *state = State::Abandoned;
                 drop(state);
                 drop(waker);
@@ -662,7 +674,8 @@ impl<K: Wait> Drop for Operation<K> {
             }
             State::Ended(result) => {
                 drop(state);
-                operation.kind.give_back(result);
+                // SAFETY: the callback has run, or the operation was cancelled.
+                unsafe { operation.kind.give_back(operation.op.get(), result) };
             }
             State::Abandoned | State::Taken => {}
         }

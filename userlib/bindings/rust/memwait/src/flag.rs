@@ -7,20 +7,20 @@ use memwait_sys::*;
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// A flag, and the threads and futures that wait until it is set. Its layout is C's
-/// `memwait_event_t`, a word of four bytes; zeroed memory is one that is not set.
+/// A flag that threads and futures wait for. Its layout is C's `memwait_event_t`, a word of four
+/// bytes. Zeroed memory is an event that is not set.
 #[repr(transparent)]
 pub struct Event {
     raw: UnsafeCell<memwait_event_t>,
 }
 
-// SAFETY: its functions are for all threads.
+// SAFETY: any thread may call its functions.
 unsafe impl Sync for Event {}
-// SAFETY: C's layout.
+// SAFETY: it has C's layout.
 unsafe impl Shareable for Event {}
 
 impl Event {
-    /// Not set.
+    /// An event that is not set.
     #[must_use]
     pub const fn new() -> Event {
         Event {
@@ -28,42 +28,42 @@ impl Event {
         }
     }
 
-    /// Out of date at once. `false`, too, if it is of a kind that this library does not know.
+    /// Whether the event is set now. `false` also for a kind that this library does not know.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         unsafe { memwait_event_is_set(self.raw.get()) == 1 }
     }
 
-    /// Sets it, and wakes all that wait.
+    /// Sets the event, and wakes all waiters.
     pub fn set(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_event_set(self.raw.get()) })
     }
 
-    /// What waits from here on waits for the next [`set`](Event::set).
+    /// Clears the event: later waits wait for the next [`set`](Event::set).
     pub fn clear(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_event_clear(self.raw.get()) })
     }
 
-    /// Blocks until it is set.
+    /// Blocks until the event is set.
     pub fn wait(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_event_wait(self.raw.get()) })
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn wait_until(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let time = deadline.into();
 
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_event_clockwait(self.raw.get(), time.clock, &time.time) })
     }
 }
 
 impl Ref<Event> {
-    /// Ends when it is set.
+    /// Waits until the event is set.
     pub fn wait_async(&self, on: &Handle) -> Operation<UntilSet> {
         Operation::new(on, UntilSet(self.clone()))
     }
@@ -84,10 +84,10 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// To find it set.
+/// The operation of `Event::wait_async()`.
 pub struct UntilSet(Ref<Event>);
 
-// SAFETY: the share in the event keeps it in place; it has no owner.
+// SAFETY: the share in the event keeps it in place, and it has no owner.
 unsafe impl Wait for UntilSet {
     type Output = Result<(), Error>;
 
@@ -106,6 +106,4 @@ unsafe impl Wait for UntilSet {
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         check(result)
     }
-
-    fn give_back(&self, _: c_int) {}
 }

@@ -3,8 +3,9 @@
 //! between processes: libmemwait for Rust.
 //!
 //! An object lies anywhere: in a `static`, on a stack, or at an offset of [`Shared`] memory, where
-//! programs in other languages have it, too. A thread blocks on it. A future, which needs a [`Ref`]
-//! to it, waits on a [`Loop`], whose descriptor any event loop polls. All stand in one queue.
+//! programs in other languages can use it as well. A thread blocks on it. A future, which needs a
+//! [`Ref`] to it, waits on a [`Loop`], whose descriptor any event loop can poll. Threads and
+//! futures wait in one FIFO queue.
 //!
 //! ```no_run
 //! use memwait::{Loop, Mutex, Ref};
@@ -15,21 +16,21 @@
 //!
 //! let on = Loop::new()?;
 //! on.block_on(async {
-//!     *mutex.lock_async(&on).await? += 1; // does not
+//!     *mutex.lock_async(&on).await? += 1; // does not block
 //!     Ok::<(), memwait::Error>(())
 //! })??;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Without the module `/dev/memwait` everything that has to wait or wake fails with the reason, at
-//! once: [`available`] tells.
+//! Without the device `/dev/memwait`, every call that might have to wait or wake fails immediately
+//! with the reason. [`available`] returns the reason beforehand.
 //!
 //! # fork
 //!
-//! A child of `fork(2)` goes on with objects in memory that it shares with its parent. It makes a
-//! [`Loop`] of its own, forgets the parent's guards, and may drop everything else. As always, if
-//! other threads ran, it only does what a signal's handler may.
+//! A child of `fork(2)` can use objects in memory that it shares with its parent. It must make a
+//! [`Loop`] of its own, must forget the parent's guards, and may drop everything else. As always,
+//! if the parent had other threads, the child may only do what a signal handler may do.
 #![warn(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -31,20 +31,21 @@ const MAP_SHARED: c_int = 0x1;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MFD_CLOEXEC: c_uint = 0x1;
 
-/// What may lie in memory that processes share.
+/// Types that may lie in memory that processes share.
 ///
 /// # Safety
-/// It has the same layout in all of them, as `#[repr(C)]` gives, is valid wherever they map it,
-/// and means the same there: no pointers, references, descriptors or thread ids. A struct that
-/// lies there by itself is `Send` and `Sync`, too; what a mutex guards is `Send`.
+/// The type must have the same layout in all processes, as with `#[repr(C)]`. Its values must be
+/// valid at any address, and must mean the same in every process: no pointers, references,
+/// descriptors or thread ids. A struct that lies there by itself must also be `Send` and `Sync`;
+/// data that a mutex guards must be `Send`.
 ///
-/// `u128` and `i128` are none, nor is a struct of them: on x86-64 their alignment depends on the
-/// version of the compiler, 8 up to 1.76 and 16 from 1.77 on. `[u64; 2]` is one.
+/// `u128` and `i128`, and structs that contain them, must not be shared: on x86-64 their alignment
+/// depends on the version of the compiler, 8 up to 1.76 and 16 from 1.77 on. Use `[u64; 2]`.
 pub unsafe trait Shareable: 'static {}
 
 macro_rules! shareable {
     ($($ty:ident)*) => { $(
-        // SAFETY: of one layout, without pointers.
+        // SAFETY: it has one layout, and no pointers.
         unsafe impl Shareable for $ty {}
     )* };
 }
@@ -53,27 +54,27 @@ shareable!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 bool char);
 shareable!(AtomicBool AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicI8 AtomicI16 AtomicI32);
 shareable!(AtomicI64);
 
-// SAFETY: it has none.
+// SAFETY: it has no bytes.
 unsafe impl Shareable for () {}
-// SAFETY: as its items.
+// SAFETY: its items are.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
-/// An object and a share in the memory it lies in: an `Arc`, of which operations that are pending
-/// have one, too, so that the memory outlives them. From an `Arc<T>`, a `&'static T`, a value, or
-/// [`Shared`] memory.
+/// A reference to an object, with a share in its memory, like an `Arc`. Pending operations hold a
+/// share as well, so that the memory outlives them. It is made from an `Arc<T>`, a `&'static T`, a
+/// value, or [`Shared`] memory.
 pub struct Ref<T: 'static> {
     object: NonNull<T>,
-    // Never read: it lives.
+    // Never read: it keeps the memory alive.
     _memory: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: it is an Arc<T>.
+// SAFETY: it behaves like an Arc<T>.
 unsafe impl<T: Send + Sync> Send for Ref<T> {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Ref<T> {}
 
 impl<T: Send + Sync + 'static> Ref<T> {
-    /// The object in memory of this process.
+    /// Puts an object into memory of this process.
     pub fn new(value: T) -> Ref<T> {
         Arc::new(value).into()
     }
@@ -110,7 +111,7 @@ impl<T: 'static> Deref for Ref<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the memory lives as long as this, and the object is initialised.
+        // SAFETY: the memory lives as long as this reference, and the object is initialised.
         unsafe { self.object.as_ref() }
     }
 }
@@ -132,38 +133,37 @@ struct Memory {
     owner: Owner,
 }
 
-// SAFETY: it is an address and a length; what lies there is accessed through Ref<T>.
+// SAFETY: it is an address and a length. Objects there are accessed through Ref<T>.
 unsafe impl Send for Memory {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Owner::Mapped = self.owner {
-            // SAFETY: it is this mapping, and nothing refers to it any more.
+            // SAFETY: the mapping belongs to this, and nothing refers to it any more.
             unsafe { munmap(self.start.as_ptr().cast(), self.size) };
         }
     }
 }
 
-/// Memory that processes share, and in which objects lie at offsets. A clone is the same mapping,
-/// which lasts as long as any of them, and any [`Ref`] into it. Nothing in it is
-/// dropped.
+/// Memory that processes share, with objects at offsets. A clone refers to the same mapping, which
+/// lasts as long as any clone, and any [`Ref`] into it. Objects in it are never dropped.
 ///
-/// A child of `fork(2)` has the mapping, too.
+/// A child of `fork(2)` inherits the mapping.
 #[derive(Clone)]
 pub struct Shared(Arc<Memory>);
 
 impl Shared {
-    /// Of this process and its future children.
+    /// New memory, for this process and its future children.
     pub fn anonymous(size: usize) -> io::Result<Shared> {
         Shared::new(size, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
     }
 
-    /// `size` bytes of a file from `offset` on, a multiple of the size of a page. The file is long
-    /// enough, and readable and writable.
+    /// Maps `size` bytes of a file from `offset`, which must be a multiple of the page size. The
+    /// file must be long enough, and open for reading and writing.
     ///
-    /// Access to what another process cuts off the file raises `SIGBUS`.
+    /// If another process truncates the file, access beyond its end raises `SIGBUS`.
     pub fn map(file: &File, offset: u64, size: usize) -> io::Result<Shared> {
         let end = offset.checked_add(size as u64);
 
@@ -180,11 +180,11 @@ impl Shared {
         Shared::new(size, MAP_SHARED, file.as_raw_fd(), offset as i64)
     }
 
-    /// Memory that something else maps, such as another crate, and `owner` keeps there.
+    /// Memory that other code has mapped, for example another crate. `owner` keeps it mapped.
     ///
     /// # Safety
-    /// The `size` bytes can be read and written until `owner` is dropped, and are accessed in no
-    /// other way than as the objects that lie there.
+    /// The `size` bytes must be readable and writable until `owner` is dropped, and must
+    /// be accessed only as the objects that lie there.
     pub unsafe fn borrowed(
         start: NonNull<u8>,
         size: usize,
@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Its length in bytes.
+    /// The size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.size
@@ -229,7 +229,7 @@ impl Shared {
         self.0.clone()
     }
 
-    /// Where an object of `size` bytes lies. EINVAL: not within the memory, or misaligned.
+    /// The address of an object of `size` bytes. EINVAL: not within the memory, or misaligned.
     pub(crate) fn at(&self, offset: usize, size: usize, align: usize) -> Result<*mut u8, Error> {
         if offset > self.0.size || size > self.0.size - offset {
             return Err(Error::new(EINVAL));
@@ -244,12 +244,13 @@ impl Shared {
     /// The object at `offset`. `EINVAL`: it would not lie within the memory, or is misaligned.
     ///
     /// # Safety
-    /// An initialised `T` lies there, or zeroed memory if that is a valid `T`: it is a [`Mutex`],
-    /// [`RwLock`], [`Condvar`], [`Semaphore`] or [`Event`](crate::Event). A mutex or a read-write
-    /// lock that another language has initialised is of a kind that its type here makes: neither
-    /// recursive nor errorcheck, a [`Mutex`] and an [`RwLock`] not robust, a [`RobustMutex`]
-    /// robust. While it is in use, its bytes are accessed in no other way, in any process. What is
-    /// private is used by one process.
+    /// An initialised `T` must lie there, or zeroed memory if `T` is a [`Mutex`],
+    /// [`RwLock`], [`Condvar`], [`Semaphore`] or [`Event`](crate::Event), for which zeroed memory
+    /// is valid. A mutex or a read-write lock that another language has initialised must have a
+    /// kind that its Rust type can have: it must be neither recursive nor errorcheck; a
+    /// [`RobustMutex`] must be robust, a [`Mutex`] or [`RwLock`] must not. While the object is in
+    /// use, no process may access its bytes in another way. A private object must be used by one
+    /// process only.
     ///
     /// [`RobustMutex`]: crate::RobustMutex
     /// [`Mutex`]: crate::Mutex
@@ -269,19 +270,20 @@ impl Shared {
         })
     }
 
-    /// Moves an object to `offset`, over what is there. Errors as of [`attach`](Shared::attach).
+    /// Moves an object to `offset`, and overwrites the bytes there. Errors: see
+    /// [`attach`](Shared::attach).
     ///
     /// # Safety
-    /// As of `attach`, and nothing uses what was there.
+    /// See `attach`. In addition, nothing may use the object that was there before.
     pub unsafe fn construct<T: Shareable + Send + Sync>(
         &self,
         offset: usize,
         value: T,
     ) -> Result<Ref<T>, Error> {
-        // SAFETY: the caller's promise; it is read only after the write.
+        // SAFETY: the caller's promise. The object is read only after the write.
         let object = unsafe { self.attach::<T>(offset)? };
 
-        // SAFETY: it has been checked to fit there.
+        // SAFETY: attach() has checked that it fits.
         unsafe { object.object.as_ptr().write(value) };
         Ok(object)
     }
@@ -297,16 +299,16 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A file of `size` zeroed bytes without a name, see `memfd_create(2)`, to be [mapped](Shared::map)
-/// and given to other processes. It is closed on exec.
+/// A file of `size` zeroed bytes without a name, see `memfd_create(2)`. [Map](Shared::map) it, and
+/// pass it to other processes. It is closed on exec.
 pub fn memfd(size: u64) -> io::Result<File> {
-    // SAFETY: a string that ends.
+    // SAFETY: the string is terminated.
     let fd = unsafe { memfd_create(b"memwait\0".as_ptr().cast(), MFD_CLOEXEC) };
 
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor of this function's.
+    // SAFETY: this function owns the descriptor.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(size)?;
     Ok(file)

@@ -12,20 +12,21 @@ use std::ops::{Deref, DerefMut};
 use std::os::raw::{c_int, c_uint};
 use std::ptr;
 
-/// A mutex and what it guards, for threads and futures. Its layout is C's `memwait_mutex_t`, and
-/// then a `T`, as `#[repr(C)]` has them.
+/// A mutex with the data that it guards, for threads and futures. Its layout is C's
+/// `memwait_mutex_t` followed by a `T`, as in a `#[repr(C)]` struct.
 ///
-/// It is not poisoned by a panic, which unlocks it. If a process dies with it, it stays locked: see
-/// [`RobustMutex`]. It has no owner: futures that lock it may move between threads.
+/// A panic unlocks the mutex and does not poison it. If a process dies while it holds the mutex,
+/// the mutex stays locked: see [`RobustMutex`]. A mutex has no owner: futures that lock it may move
+/// between threads.
 #[repr(C)]
 pub struct Mutex<T> {
     raw: UnsafeCell<memwait_mutex_t>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: it gives out a &mut T to one at a time.
+// SAFETY: it gives out one &mut T at a time.
 unsafe impl<T: Send> Sync for Mutex<T> {}
-// SAFETY: C's layout, then that of T.
+// SAFETY: it has C's layout, followed by that of T.
 unsafe impl<T: Shareable> Shareable for Mutex<T> {}
 
 const fn raw_mutex(kind: c_uint) -> UnsafeCell<memwait_mutex_t> {
@@ -35,7 +36,7 @@ const fn raw_mutex(kind: c_uint) -> UnsafeCell<memwait_mutex_t> {
 }
 
 impl<T> Mutex<T> {
-    /// The first that finds it unlocked has it.
+    /// An unlocked mutex. Any thread or future that finds it unlocked may lock it.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex {
             raw: raw_mutex(MEMWAIT_MUTEX_NORMAL),
@@ -43,7 +44,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// It is handed over in the order of arrival, and slower.
+    /// A mutex that is handed over in the order of waiting. It is slower.
     pub const fn fair(value: T) -> Mutex<T> {
         Mutex {
             raw: raw_mutex(MEMWAIT_MUTEX_FAIR),
@@ -51,19 +52,19 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// For this process only: waiting and waking cost less.
+    /// For use by this process only: waiting and waking cost less.
     #[must_use]
     pub fn private(mut self) -> Mutex<T> {
         self.raw.get_mut().reserved[2] |= MEMWAIT_PRIVATE;
         self
     }
 
-    /// Blocks until it is locked.
+    /// Locks the mutex. Blocks while it is locked.
     pub fn lock(&self) -> Result<MutexGuard<T, &Mutex<T>>, Error> {
         lock(self, None)
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn lock_until(
         &self,
         deadline: impl Into<Deadline>,
@@ -71,17 +72,17 @@ impl<T> Mutex<T> {
         lock(self, Some(&deadline.into()))
     }
 
-    /// `None`: it is locked.
+    /// Locks without blocking. `None`: it is locked.
     pub fn try_lock(&self) -> Result<Option<MutexGuard<T, &Mutex<T>>>, Error> {
         try_lock(self)
     }
 
-    /// No lock is needed: nothing else has it.
+    /// The data. No lock is needed, because the reference is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
-    /// What it guards.
+    /// Returns the data.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
@@ -92,7 +93,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: Send + 'static> Ref<Mutex<T>> {
-    /// Waits in one queue with the threads that lock it.
+    /// Waits in one FIFO queue with the threads that lock it.
     pub fn lock_async(&self, on: &Handle) -> Operation<Locking<T, Ref<Mutex<T>>>> {
         Operation::new(on, Locking::new(self))
     }
@@ -110,18 +111,19 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A [`Mutex`] whose next owner is told if an owner dies with it: a thread ends or a process
-/// is killed, at any instruction. What locks it then has it, as [`LockError::OwnerDied`].
+/// A [`Mutex`] whose next owner is notified if an owner dies while it holds the mutex, that is, if
+/// a thread ends or a process is killed, at any instruction. The next lock then returns the locked
+/// mutex as [`LockError::OwnerDied`].
 ///
-/// The owner is a thread. So a future that locks it stays in the thread of its loop.
+/// The owner is a thread. A future that locks the mutex therefore stays in the thread of its loop.
 #[repr(transparent)]
 pub struct RobustMutex<T>(Mutex<T>);
 
-// SAFETY: that of Mutex<T>.
+// SAFETY: it has the layout of a Mutex<T>.
 unsafe impl<T: Shareable> Shareable for RobustMutex<T> {}
 
 impl<T> RobustMutex<T> {
-    /// Unlocked.
+    /// An unlocked mutex.
     pub const fn new(value: T) -> RobustMutex<T> {
         RobustMutex(Mutex {
             raw: raw_mutex(MEMWAIT_MUTEX_ROBUST),
@@ -129,19 +131,19 @@ impl<T> RobustMutex<T> {
         })
     }
 
-    /// For this process only.
+    /// For use by this process only, which costs less.
     #[must_use]
     pub fn private(self) -> RobustMutex<T> {
         RobustMutex(self.0.private())
     }
 
-    /// Blocks until it is locked. `ENOTRECOVERABLE`: an owner died, and the next one has not said
-    /// that the data is consistent.
+    /// Locks the mutex. Blocks while a live owner holds it. `ENOTRECOVERABLE`: an owner died, and
+    /// the next owner did not declare the data consistent.
     pub fn lock(&self) -> LockResult<MutexGuard<T, &RobustMutex<T>>> {
         lock(self, None)
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn lock_until(
         &self,
         deadline: impl Into<Deadline>,
@@ -149,7 +151,7 @@ impl<T> RobustMutex<T> {
         lock(self, Some(&deadline.into()))
     }
 
-    /// `None`: a living owner has it.
+    /// Locks without blocking. `None`: a live owner holds it.
     #[allow(clippy::type_complexity)]
     pub fn try_lock(
         &self,
@@ -158,22 +160,22 @@ impl<T> RobustMutex<T> {
         try_lock(self)
     }
 
-    /// No lock is needed: nothing else has it.
+    /// The data. No lock is needed, because the reference is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
 
-    /// What it guards.
+    /// Returns the data.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
 }
 
 impl<T: Send + 'static> Ref<RobustMutex<T>> {
-    /// Waits in one queue with the threads that lock it.
+    /// Waits in one FIFO queue with the threads that lock it.
     ///
-    /// If the future is dropped when it has ended with [`LockError::OwnerDied`], and that was not
-    /// taken from it, nothing can lock the mutex again, `ENOTRECOVERABLE`.
+    /// If the future has ended with [`LockError::OwnerDied`], and is dropped before it returned
+    /// that, nothing can lock the mutex again (`ENOTRECOVERABLE`).
     pub fn lock_async(&self, on: &Loop) -> Operation<Locking<T, Ref<RobustMutex<T>>>> {
         Operation::new(on, Locking::new(self))
     }
@@ -193,19 +195,20 @@ impl<T> fmt::Debug for RobustMutex<T> {
     }
 }
 
-/// Of what locks a [`RobustMutex`].
+/// The result of locking a [`RobustMutex`].
 pub type LockResult<G> = Result<G, LockError<G>>;
 
-/// Why a [`RobustMutex`] could not be locked, or that it is locked, and its owner has died.
+/// The error of locking a [`RobustMutex`]: either its owner has died, and it is locked, or it
+/// failed.
 pub enum LockError<G> {
-    /// It is locked.
+    /// The mutex is locked; its last owner has died.
     OwnerDied(OwnerDied<G>),
-    /// It is not locked.
+    /// The mutex is not locked.
     Failed(Error),
 }
 
 impl<G> LockError<G> {
-    /// The error number; `EOWNERDEAD`, and it is unlocked, if it was locked.
+    /// The error number. If the mutex was locked, this unlocks it, and the number is `EOWNERDEAD`.
     pub fn into_error(self) -> Error {
         match self {
             LockError::OwnerDied(_) => Error::new(EOWNERDEAD),
@@ -234,16 +237,15 @@ impl<G> fmt::Debug for LockError<G> {
 
 impl<G> std::error::Error for LockError<G> {}
 
-/// A [`RobustMutex`] that is locked, and whose owner has died, when it had changed nothing of the
-/// data, a part, or everything. Repair it, and call [`consistent`](OwnerDied::consistent). If this
-/// is dropped instead, the mutex is unlocked, and nothing can lock it again:
-/// `ENOTRECOVERABLE`.
+/// A locked [`RobustMutex`] whose last owner has died. The owner may have changed none, a part or
+/// all of the data. Repair the data, and call [`consistent`](OwnerDied::consistent). If this is
+/// dropped instead, the mutex is unlocked, and nothing can lock it again: `ENOTRECOVERABLE`.
 ///
 /// The dead owner may not have notified a condition variable: notify all of its waiters.
 ///
-/// What reaches the data is unsafe: a thread may leak its guard by `Box::leak()`, give a reference
-/// to the data away and end; or use it in a destructor of its thread-local variables, when its end
-/// has been told.
+/// Access to the data is unsafe. A thread may leak its guard with `Box::leak()`, pass a reference
+/// to the data to another thread, and end. Or it may use such a reference in a destructor of its
+/// thread-local variables, after its end has been reported.
 ///
 /// ```compile_fail,E0133
 /// # fn owner_died<T, P: memwait::Place<T>>(died: memwait::OwnerDied<memwait::MutexGuard<T, P>>) {
@@ -261,46 +263,47 @@ impl<G> fmt::Debug for OwnerDied<G> {
 }
 
 impl<G: DerefMut> OwnerDied<G> {
-    /// What the owner has left.
+    /// The data as the owner left it.
     ///
     /// # Safety
-    /// If a dead owner was a thread of this process, no reference to the data that it has left is
-    /// used any more, by another thread or in a destructor. A dead process leaves none.
+    /// If the owner was a thread of this process, nothing may use references to the data
+    /// that it has leaked, neither another thread nor a destructor. A process that has died leaves
+    /// no references.
     pub unsafe fn get(&self) -> &G::Target {
         &self.guard
     }
 
-    /// To repair it.
+    /// The data, to repair it.
     ///
     /// # Safety
-    /// As of [`get`](OwnerDied::get).
+    /// See [`get`](OwnerDied::get).
     pub unsafe fn get_mut(&mut self) -> &mut G::Target {
         &mut self.guard
     }
 }
 
 impl<T, P: Place<T>> OwnerDied<MutexGuard<T, P>> {
-    /// The data is consistent.
+    /// Declares the data consistent, and returns the guard.
     ///
     /// # Safety
-    /// As of [`get`](OwnerDied::get).
+    /// See [`get`](OwnerDied::get).
     pub unsafe fn consistent(self) -> Result<MutexGuard<T, P>, Error> {
-        // SAFETY: the mutex is there.
+        // SAFETY: the mutex is valid.
         check(unsafe { memwait_mutex_consistent(self.guard.raw()) })?;
         Ok(self.guard)
     }
 }
 
-/// What a [`LockResult`] can do.
+/// The repair function of a [`LockResult`].
 pub trait Repair {
     /// The guard.
     type Guard: DerefMut;
 
-    /// If the owner has died, calls `repair` with the data, says that it is consistent, and goes on
-    /// with the guard. If `repair` panics, the mutex is not recoverable.
+    /// Returns the guard. If the owner has died, first calls `repair` with the data and declares
+    /// the data consistent. If `repair` panics, the mutex is not recoverable.
     ///
     /// # Safety
-    /// As of [`OwnerDied::get`].
+    /// See [`OwnerDied::get`].
     unsafe fn repair(
         self,
         repair: impl FnOnce(&mut <Self::Guard as Deref>::Target),
@@ -327,7 +330,7 @@ impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
 
 /// How a guard refers to its mutex: by `&` or [`Ref`], to a [`Mutex`] or a [`RobustMutex`].
 ///
-/// Its mutex is for this crate only: a `&Mutex<T>` of a [`RobustMutex`] would leave its thread.
+/// Only this crate can get the mutex: a `&Mutex<T>` to a [`RobustMutex`] could leave its thread.
 ///
 /// ```compile_fail,E0061
 /// fn mutex_of<T, P: memwait::Place<T>>(place: &P) -> &memwait::Mutex<T> {
@@ -335,9 +338,9 @@ impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
 /// }
 /// ```
 pub trait Place<T>: Sized {
-    /// Of what locks it.
+    /// The error type of functions that lock it.
     type Failure;
-    /// What a future that locks it waits on.
+    /// The type of the argument that a future which locks it waits on.
     type On: AsRef<Handle> + 'static;
 
     #[doc(hidden)]
@@ -348,8 +351,8 @@ pub trait Place<T>: Sized {
     fn failed(error: Error, token: Token) -> Self::Failure;
 }
 
-/// Outside of this crate it can be neither named nor made, and so the methods above neither called
-/// nor implemented.
+/// Code outside of this crate can neither name nor construct this, and therefore can neither call
+/// nor implement the methods above.
 pub struct Token(());
 
 pub(crate) const TOKEN: Token = Token(());
@@ -375,7 +378,7 @@ macro_rules! place {
     };
     (@mutex Mutex $self:ident) => { $self };
     (@mutex RobustMutex $self:ident) => { &$self.0 };
-    // Not robust, or the promise of Shared::attach() is broken. It is unlocked.
+    // A Mutex is not robust, unless the promise of Shared::attach() was broken. Unlock it.
     (@died Mutex $guard:ident) => {{
         drop($guard);
         Error::new(EOWNERDEAD)
@@ -400,7 +403,7 @@ fn lock<T, P: Place<T>>(
     deadline: Option<&Deadline>,
 ) -> Result<MutexGuard<T, P>, P::Failure> {
     let raw = place.mutex(TOKEN).raw.get();
-    // SAFETY: the mutex is there.
+    // SAFETY: the mutex is valid.
     let err = unsafe {
         match deadline {
             None => memwait_mutex_lock(raw),
@@ -412,14 +415,14 @@ fn lock<T, P: Place<T>>(
 }
 
 fn try_lock<T, P: Place<T>>(place: P) -> Result<Option<MutexGuard<T, P>>, P::Failure> {
-    // SAFETY: the mutex is there.
+    // SAFETY: the mutex is valid.
     match unsafe { memwait_mutex_trylock(place.mutex(TOKEN).raw.get()) } {
         EBUSY => Ok(None),
         err => guarded(place, err).map(Some),
     }
 }
 
-/// What a function that locks has returned.
+/// Converts the result of a function that locks.
 pub(crate) fn guarded<T, P: Place<T>>(
     place: P,
     err: c_int,
@@ -431,23 +434,24 @@ pub(crate) fn guarded<T, P: Place<T>>(
     }
 }
 
-/// The locked mutex, and its data; unlocks it when dropped. `P` is a `&` or [`Ref`] to it.
+/// A locked mutex, and access to its data. The mutex is unlocked when this is dropped. `P` is a `&`
+/// or [`Ref`] to the mutex.
 ///
-/// That of a [`Mutex`] may leave its thread, as that has no owner: a task of an executor with
-/// several threads holds it across an `await`. That of a [`RobustMutex`] stays in the thread that
-/// owns it. In a child of `fork(2)` a guard of the parent must be forgotten, as it would unlock the
-/// parent's mutex.
-#[must_use = "it unlocks when it is dropped"]
+/// The guard of a [`Mutex`] may leave its thread, because the mutex has no owner: a task of an
+/// executor with several threads can hold it across an `await`. The guard of a [`RobustMutex`]
+/// stays in the thread that owns it. In a child of `fork(2)` a guard of the parent must be
+/// forgotten, because it would unlock the parent's mutex.
+#[must_use = "the mutex is unlocked when the guard is dropped"]
 pub struct MutexGuard<T, P: Place<T>> {
     place: P,
     in_its_thread: PhantomData<*mut T>,
 }
 
-// SAFETY: a shared reference to it is one to the data.
+// SAFETY: a shared reference to it gives a shared reference to the data.
 unsafe impl<T: Sync, P: Place<T>> Sync for MutexGuard<T, P> {}
-// SAFETY: any thread may unlock it, and have the data and the reference to it.
+// SAFETY: any thread may unlock it, and may use the data and the reference.
 unsafe impl<T: Send> Send for MutexGuard<T, &Mutex<T>> {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl<T: Send> Send for MutexGuard<T, Ref<Mutex<T>>> {}
 
 impl<T, P: Place<T>> MutexGuard<T, P> {
@@ -462,26 +466,26 @@ impl<T, P: Place<T>> MutexGuard<T, P> {
         self.place.mutex(TOKEN).raw.get()
     }
 
-    /// The place, with the mutex left as it is.
+    /// Returns the place, and leaves the mutex as it is.
     pub(crate) fn into_place(self) -> P {
         let this = ManuallyDrop::new(self);
 
-        // SAFETY: it is read once, and not dropped here.
+        // SAFETY: the place is read once, and not dropped here.
         unsafe { ptr::read(&this.place) }
     }
 
-    /// Unlocks it, and says if a waiter could not be woken, which dropping it does not.
+    /// Unlocks the mutex. Unlike drop(), it returns an error if a waiter could not be woken.
     pub fn unlock(self) -> Result<(), Error> {
         let place = self.into_place();
 
-        // SAFETY: it was locked.
+        // SAFETY: the guard holds it.
         check(unsafe { memwait_mutex_unlock(place.mutex(TOKEN).raw.get()) })
     }
 }
 
 impl<T, P: Place<T>> Drop for MutexGuard<T, P> {
     fn drop(&mut self) {
-        // SAFETY: it was locked.
+        // SAFETY: the guard holds it.
         unsafe { memwait_mutex_unlock(self.raw()) };
     }
 }
@@ -490,14 +494,14 @@ impl<T, P: Place<T>> Deref for MutexGuard<T, P> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: nothing else has the mutex.
+        // SAFETY: this guard holds the mutex.
         unsafe { &*self.place.mutex(TOKEN).data.get() }
     }
 }
 
 impl<T, P: Place<T>> DerefMut for MutexGuard<T, P> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: nothing else has the mutex.
+        // SAFETY: this guard holds the mutex.
         unsafe { &mut *self.place.mutex(TOKEN).data.get() }
     }
 }
@@ -508,7 +512,7 @@ impl<T: fmt::Debug, P: Place<T>> fmt::Debug for MutexGuard<T, P> {
     }
 }
 
-/// To lock a mutex. It is bound to its thread if the loop is.
+/// The operation of `lock_async()`. It is bound to its thread if the loop is.
 pub struct Locking<T, P: Place<T>> {
     place: P,
     on: PhantomData<P::On>,
@@ -543,10 +547,5 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Locking<T
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         guarded(self.place.clone(), result)
-    }
-
-    fn give_back(&self, result: c_int) {
-        // Whatever it is, a guard or that the owner has died, unlocks when dropped.
-        drop(guarded(self.place.clone(), result));
     }
 }

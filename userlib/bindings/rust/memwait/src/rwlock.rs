@@ -10,31 +10,32 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::os::raw::{c_int, c_uint};
 
-/// A read-write lock for threads and futures. Its layout is C's `memwait_rwlock_t`, and then a `T`,
-/// as `#[repr(C)]` has them. What dies with it leaves it locked.
+/// A read-write lock for threads and futures. Its layout is C's `memwait_rwlock_t` followed by a
+/// `T`, as in a `#[repr(C)]` struct. If a thread or process dies while it holds the lock, the lock
+/// stays locked.
 #[repr(C)]
 pub struct RwLock<T> {
     raw: UnsafeCell<memwait_rwlock_t>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: it gives out a &T to many, or a &mut T to one.
+// SAFETY: it gives out several &T, or one &mut T.
 unsafe impl<T: Send + Sync> Sync for RwLock<T> {}
-// SAFETY: C's layout, then that of T.
+// SAFETY: it has C's layout, followed by that of T.
 unsafe impl<T: Shareable> Shareable for RwLock<T> {}
 
 impl<T> RwLock<T> {
-    /// Readers go first: a writer may wait for ever.
+    /// Readers are preferred: a writer may wait forever.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock::of_kind(MEMWAIT_RWLOCK_PREFER_READER, value)
     }
 
-    /// In the order of arrival. A thread must not read-lock it twice.
+    /// The order of waiting decides. A thread must not read-lock it twice.
     pub const fn fair(value: T) -> RwLock<T> {
         RwLock::of_kind(MEMWAIT_RWLOCK_FAIR, value)
     }
 
-    /// Writers go first. A thread must not read-lock it twice.
+    /// Writers are preferred. A thread must not read-lock it twice.
     pub const fn prefer_writer(value: T) -> RwLock<T> {
         RwLock::of_kind(MEMWAIT_RWLOCK_PREFER_WRITER, value)
     }
@@ -48,85 +49,85 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// For this process only.
+    /// For use by this process only, which costs less.
     #[must_use]
     pub fn private(mut self) -> RwLock<T> {
         self.raw.get_mut().reserved[4] |= MEMWAIT_PRIVATE;
         self
     }
 
-    /// Blocks until it can be read.
+    /// Locks for reading. Blocks while a writer holds or precedes it.
     pub fn read(&self) -> Result<ReadGuard<T, &RwLock<T>>, Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_rwlock_rdlock(self.raw.get()) })?;
         Ok(ReadGuard::new(self))
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn read_until(
         &self,
         deadline: impl Into<Deadline>,
     ) -> Result<ReadGuard<T, &RwLock<T>>, Error> {
         let time = deadline.into();
 
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_rwlock_clockrdlock(self.raw.get(), time.clock, &time.time) })?;
         Ok(ReadGuard::new(self))
     }
 
-    /// `None`: it cannot be read now.
+    /// Locks for reading without blocking. `None`: this is not possible now.
     pub fn try_read(&self) -> Result<Option<ReadGuard<T, &RwLock<T>>>, Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         let err = unsafe { memwait_rwlock_tryrdlock(self.raw.get()) };
 
         Ok(crate::error::check_try(err, EBUSY)?.then(|| ReadGuard::new(self)))
     }
 
-    /// Blocks until it is free.
+    /// Locks for writing. Blocks while it is locked.
     pub fn write(&self) -> Result<WriteGuard<T, &RwLock<T>>, Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_rwlock_wrlock(self.raw.get()) })?;
         Ok(WriteGuard::new(self))
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn write_until(
         &self,
         deadline: impl Into<Deadline>,
     ) -> Result<WriteGuard<T, &RwLock<T>>, Error> {
         let time = deadline.into();
 
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_rwlock_clockwrlock(self.raw.get(), time.clock, &time.time) })?;
         Ok(WriteGuard::new(self))
     }
 
-    /// `None`: it is not free.
+    /// Locks for writing without blocking. `None`: it is locked.
     pub fn try_write(&self) -> Result<Option<WriteGuard<T, &RwLock<T>>>, Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         let err = unsafe { memwait_rwlock_trywrlock(self.raw.get()) };
 
         Ok(crate::error::check_try(err, EBUSY)?.then(|| WriteGuard::new(self)))
     }
 
-    /// No lock is needed: nothing else has it.
+    /// The data. No lock is needed, because the reference is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
-    /// What it guards.
+    /// Returns the data.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
 }
 
 impl<T: Send + Sync + 'static> Ref<RwLock<T>> {
-    /// Waits in one queue with the threads that lock it.
+    /// Waits in one FIFO queue with the threads that lock it.
     pub fn read_async(&self, on: &Handle) -> Operation<Reading<T>> {
         Operation::new(on, Reading(self.clone()))
     }
 
-    /// Waits in one queue with the threads that lock it.
+    /// Waits in one FIFO queue with the threads that lock it.
     pub fn write_async(&self, on: &Handle) -> Operation<Writing<T>> {
         Operation::new(on, Writing(self.clone()))
     }
@@ -147,17 +148,17 @@ impl<T> fmt::Debug for RwLock<T> {
 macro_rules! guard {
     ($(#[$doc:meta])* $guard:ident) => {
         $(#[$doc])*
-        /// `P` is a `&` or [`Ref`] to the lock, which has no owner: it may leave its thread. In a
-        /// child of `fork(2)` a guard of the parent must be forgotten, as it would unlock the
-        /// parent's lock.
-        #[must_use = "it unlocks when it is dropped"]
+        /// `P` is a `&` or [`Ref`] to the lock. The lock has no owner, so the guard may leave its
+        /// thread. In a child of `fork(2)` a guard of the parent must be forgotten, because it
+        /// would unlock the parent's lock.
+        #[must_use = "the lock is unlocked when the guard is dropped"]
         pub struct $guard<T, P: Deref<Target = RwLock<T>>> {
             place: P,
-            // Send where `place` is, and so the lock Sync.
+            // The guard is Send if `place` is, which needs a Sync lock.
             data: PhantomData<fn(T) -> T>,
         }
 
-        // SAFETY: a shared reference to it is one to the data.
+        // SAFETY: a shared reference to it gives a shared reference to the data.
         unsafe impl<T: Sync, P: Deref<Target = RwLock<T>>> Sync for $guard<T, P> {}
 
         impl<T, P: Deref<Target = RwLock<T>>> $guard<T, P> {
@@ -171,7 +172,7 @@ macro_rules! guard {
 
         impl<T, P: Deref<Target = RwLock<T>>> Drop for $guard<T, P> {
             fn drop(&mut self) {
-                // SAFETY: it was locked.
+                // SAFETY: the guard holds it.
                 unsafe { memwait_rwlock_unlock(self.place.raw.get()) };
             }
         }
@@ -180,7 +181,7 @@ macro_rules! guard {
             type Target = T;
 
             fn deref(&self) -> &T {
-                // SAFETY: nothing writes while it is locked.
+                // SAFETY: there is no writer while the guard exists.
                 unsafe { &*self.place.data.get() }
             }
         }
@@ -194,28 +195,28 @@ macro_rules! guard {
 }
 
 guard! {
-    /// The lock for reading, and its data.
+    /// The lock, held for reading, and access to its data.
     ReadGuard
 }
 
 guard! {
-    /// The lock for writing, and its data.
+    /// The lock, held for writing, and access to its data.
     WriteGuard
 }
 
 impl<T, P: Deref<Target = RwLock<T>>> DerefMut for WriteGuard<T, P> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: nothing else has the lock.
+        // SAFETY: this guard holds the lock exclusively.
         unsafe { &mut *self.place.data.get() }
     }
 }
 
 macro_rules! locking {
     ($kind:ident, $guard:ident, $lock:ident, $clocklock:ident) => {
-        /// To lock it.
+        /// The operation that locks it.
         pub struct $kind<T: 'static>(Ref<RwLock<T>>);
 
-        // SAFETY: the share in the lock keeps it in place; it has no owner.
+        // SAFETY: the share in the lock keeps it in place, and it has no owner.
         unsafe impl<T: Send + Sync + 'static> Wait for $kind<T> {
             type Output = Result<$guard<T, Ref<RwLock<T>>>, Error>;
 
@@ -234,10 +235,6 @@ macro_rules! locking {
             fn output(&self, result: c_int, _: bool) -> Self::Output {
                 check(result)?;
                 Ok($guard::new(self.0.clone()))
-            }
-
-            fn give_back(&self, result: c_int) {
-                drop(self.output(result, false));
             }
         }
     };

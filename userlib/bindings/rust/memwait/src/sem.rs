@@ -13,13 +13,13 @@ pub struct Semaphore {
     raw: UnsafeCell<memwait_sem_t>,
 }
 
-// SAFETY: its functions are for all threads.
+// SAFETY: any thread may call its functions.
 unsafe impl Sync for Semaphore {}
-// SAFETY: C's layout.
+// SAFETY: it has C's layout.
 unsafe impl Shareable for Semaphore {}
 
 impl Semaphore {
-    /// The largest value, but for [`fair`](Semaphore::fair) semaphores.
+    /// The largest value, except of [`fair`](Semaphore::fair) semaphores.
     pub const MAX: u32 = MEMWAIT_SEM_VALUE_MAX;
     /// The largest value of a [`fair`](Semaphore::fair) semaphore: 32767.
     pub const FAIR_MAX: u32 = MEMWAIT_SEM_FAIR_VALUE_MAX;
@@ -36,7 +36,7 @@ impl Semaphore {
         }
     }
 
-    /// A post is for the oldest waiter, and for no other; it is slower.
+    /// A semaphore whose posts go to the oldest waiter. It is slower.
     ///
     /// # Panics
     /// If `value` is above [`FAIR_MAX`](Semaphore::FAIR_MAX).
@@ -46,7 +46,7 @@ impl Semaphore {
             value <= Semaphore::FAIR_MAX,
             "too large for a fair semaphore"
         );
-        // As MEMWAIT_SEM_INIT_FLAGS().
+        // Like MEMWAIT_SEM_INIT_FLAGS().
         let shift = if cfg!(target_endian = "little") { 16 } else { 0 };
         Semaphore {
             raw: UnsafeCell::new(memwait_sem_t {
@@ -55,7 +55,7 @@ impl Semaphore {
         }
     }
 
-    /// For this process only.
+    /// For use by this process only, which costs less.
     #[must_use]
     pub fn private(mut self) -> Semaphore {
         self.raw.get_mut().reserved[1] |= MEMWAIT_PRIVATE as u64;
@@ -65,7 +65,7 @@ impl Semaphore {
     /// Blocks until the value is not 0, and subtracts 1.
     pub fn acquire(&self) -> Result<(), Error> {
         loop {
-            // SAFETY: it is there.
+            // SAFETY: the object is valid.
             match unsafe { memwait_sem_wait(self.raw.get()) } {
                 EINTR => {}
                 err => return check(err),
@@ -73,12 +73,12 @@ impl Semaphore {
         }
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn acquire_until(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let time = deadline.into();
 
         loop {
-            // SAFETY: it is there.
+            // SAFETY: the object is valid.
             match unsafe { memwait_sem_clockwait(self.raw.get(), time.clock, &time.time) } {
                 EINTR => {}
                 err => return check(err),
@@ -86,36 +86,36 @@ impl Semaphore {
         }
     }
 
-    /// False: the value is 0.
+    /// Subtracts 1 from the value. Returns false if the value is 0.
     pub fn try_acquire(&self) -> Result<bool, Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check_try(unsafe { memwait_sem_trywait(self.raw.get()) }, EAGAIN)
     }
 
-    /// As [`post`](Semaphore::post), by the name that goes with `acquire`.
+    /// The same as [`post`](Semaphore::post).
     pub fn release(&self) -> Result<(), Error> {
         self.post()
     }
 
-    /// Adds 1, and wakes a waiter. `EOVERFLOW`: it is [`MAX`](Semaphore::MAX), or
-    /// [`FAIR_MAX`](Semaphore::FAIR_MAX) if it is fair.
+    /// Adds 1, and wakes a waiter. `EOVERFLOW`: the value is [`MAX`](Semaphore::MAX), or
+    /// [`FAIR_MAX`](Semaphore::FAIR_MAX) for a fair semaphore.
     pub fn post(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_sem_post(self.raw.get()) })
     }
 
-    /// Out of date at once.
+    /// The value now. It may change immediately.
     pub fn value(&self) -> Result<u32, Error> {
         let mut value = 0;
 
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_sem_getvalue(self.raw.get(), &mut value) })?;
         Ok(value as u32)
     }
 }
 
 impl Ref<Semaphore> {
-    /// Waits in one queue with the threads that acquire it.
+    /// Waits in one FIFO queue with the threads that acquire the semaphore.
     pub fn acquire_async(&self, on: &Handle) -> Operation<Acquiring> {
         Operation::new(on, Acquiring(self.clone()))
     }
@@ -130,10 +130,10 @@ impl std::fmt::Debug for Semaphore {
     }
 }
 
-/// To acquire it.
+/// The operation of `Semaphore::acquire_async()`.
 pub struct Acquiring(Ref<Semaphore>);
 
-// SAFETY: the share in the semaphore keeps it in place; it has no owner.
+// SAFETY: the share in the semaphore keeps it in place, and it has no owner.
 unsafe impl Wait for Acquiring {
     type Output = Result<(), Error>;
 
@@ -151,11 +151,5 @@ unsafe impl Wait for Acquiring {
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         check(result)
-    }
-
-    fn give_back(&self, result: c_int) {
-        if result == 0 {
-            let _ = self.0.post();
-        }
     }
 }

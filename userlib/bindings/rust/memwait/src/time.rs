@@ -8,8 +8,8 @@ extern "C" {
     fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int;
 }
 
-/// When to give up: a `Duration` from now, an `Instant`, or a `SystemTime`, which follows the
-/// clock when that is set. Never early.
+/// The time at which a wait ends: a `Duration` from now, an `Instant`, or a `SystemTime`, which
+/// follows the clock when the clock is set. A wait never ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     pub(crate) clock: clockid_t,
@@ -17,7 +17,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Of words and loops: the timeout's address, and the flag for its clock.
+    /// The arguments for words and loops: the address of the timeout, and the flag for its clock.
     pub(crate) fn timeout(deadline: Option<&Deadline>) -> (*const timespec, c_uint) {
         match deadline {
             None => (ptr::null(), 0),
@@ -33,7 +33,7 @@ impl From<Duration> for Deadline {
     fn from(from_now: Duration) -> Deadline {
         let mut now = timespec::new(0, 0);
 
-        // SAFETY: the clock exists, and the memory is there.
+        // SAFETY: the clock exists, and the memory is valid.
         unsafe { clock_gettime(CLOCK_MONOTONIC, &mut now) };
         Deadline {
             clock: CLOCK_MONOTONIC,
@@ -50,7 +50,7 @@ impl From<Instant> for Deadline {
 
 impl From<SystemTime> for Deadline {
     fn from(time: SystemTime) -> Deadline {
-        // What was before the epoch is over in any case.
+        // A time before the epoch has passed in any case.
         let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
 
         Deadline {
@@ -60,7 +60,7 @@ impl From<SystemTime> for Deadline {
     }
 }
 
-/// What is beyond the last second never comes.
+/// A time beyond the last representable second never comes.
 fn later(time: timespec, by: Duration) -> timespec {
     let nanoseconds = time.tv_nsec as u32 + by.subsec_nanos();
     let seconds = i64::try_from(by.as_secs())

@@ -8,22 +8,22 @@ use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
 /// A count, and the threads and futures that wait until it is 0. Its layout is C's
-/// `memwait_waitgroup_t`; zeroed memory is one whose count is 0.
+/// `memwait_waitgroup_t`. Zeroed memory is a wait group whose count is 0.
 #[repr(transparent)]
 pub struct WaitGroup {
     raw: UnsafeCell<memwait_waitgroup_t>,
 }
 
-// SAFETY: its functions are for all threads.
+// SAFETY: any thread may call its functions.
 unsafe impl Sync for WaitGroup {}
-// SAFETY: C's layout.
+// SAFETY: it has C's layout.
 unsafe impl Shareable for WaitGroup {}
 
 impl WaitGroup {
     /// The largest count.
     pub const MAX: u32 = MEMWAIT_WAITGROUP_MAX;
 
-    /// Of the count 0.
+    /// A wait group whose count is 0.
     #[must_use]
     pub const fn new() -> WaitGroup {
         WaitGroup {
@@ -31,42 +31,43 @@ impl WaitGroup {
         }
     }
 
-    /// For this process only.
+    /// For use by this process only, which costs less.
     #[must_use]
     pub fn private(mut self) -> WaitGroup {
         self.raw.get_mut().reserved[4] |= MEMWAIT_PRIVATE;
         self
     }
 
-    /// Adds to the count, before what is counted begins; and wakes all if it is 0 then. `EINVAL`:
-    /// it would be negative. `EOVERFLOW`: it would be above [`MAX`](WaitGroup::MAX).
+    /// Adds to the count; if this makes the count 0, wakes all waiters. Call it before the work
+    /// that is counted begins. `EINVAL`: the count would be negative. `EOVERFLOW`: it would exceed
+    /// [`MAX`](WaitGroup::MAX).
     pub fn add(&self, delta: i32) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_waitgroup_add(self.raw.get(), delta) })
     }
 
-    /// Subtracts 1.
+    /// Subtracts 1 from the count.
     pub fn done(&self) -> Result<(), Error> {
         self.add(-1)
     }
 
     /// Blocks until the count is 0.
     pub fn wait(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_waitgroup_wait(self.raw.get()) })
     }
 
-    /// `ETIMEDOUT`: the time has come.
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
     pub fn wait_until(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let time = deadline.into();
 
-        // SAFETY: it is there.
+        // SAFETY: the object is valid.
         check(unsafe { memwait_waitgroup_clockwait(self.raw.get(), time.clock, &time.time) })
     }
 }
 
 impl Ref<WaitGroup> {
-    /// Ends when the count is 0.
+    /// Waits until the count is 0.
     pub fn wait_async(&self, on: &Handle) -> Operation<UntilDone> {
         Operation::new(on, UntilDone(self.clone()))
     }
@@ -84,10 +85,10 @@ impl std::fmt::Debug for WaitGroup {
     }
 }
 
-/// To find its count 0.
+/// The operation of `WaitGroup::wait_async()`.
 pub struct UntilDone(Ref<WaitGroup>);
 
-// SAFETY: the share in the wait group keeps it in place; it has no owner.
+// SAFETY: the share in the wait group keeps it in place, and it has no owner.
 unsafe impl Wait for UntilDone {
     type Output = Result<(), Error>;
 
@@ -106,6 +107,4 @@ unsafe impl Wait for UntilDone {
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         check(result)
     }
-
-    fn give_back(&self, _: c_int) {}
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! Words: integers that change, for which threads and futures wait, as for a futex.
+//! Words: atomic integers that threads and futures wait for, as for a futex.
 use crate::error::{check_result, Error};
 use crate::event::{Handle, Operation, Wait};
 use crate::memory::Ref;
@@ -8,15 +8,15 @@ use memwait_sys::*;
 use std::os::raw::{c_int, c_uint, c_void};
 use std::sync::atomic::*;
 
-/// As the count of [`notify`]: all waiters.
+/// A count for [`notify`]: all waiters.
 pub const ALL: u32 = MEMWAIT_ALL;
 
-/// Where the users of a word are. All of them say the same.
+/// Which processes use a word. All users must give the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Any process.
     Shared,
-    /// This process only: waiting and waking cost less.
+    /// Only this process: waiting and waking cost less.
     Private,
 }
 
@@ -29,14 +29,14 @@ impl Scope {
     }
 }
 
-/// How a wait has ended.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A notify has counted it.
+    /// A notify woke the waiter.
     Notified,
     /// The word had another value.
     NotEqual,
-    /// The time has come.
+    /// The deadline passed.
     TimedOut,
 }
 
@@ -116,7 +116,8 @@ fn block<W: Word>(
     let flags = flags | scope.flags();
 
     loop {
-        // SAFETY: the word is there. Where a signal's handler has run, the thread keeps its place.
+        // SAFETY: the word is valid. If a signal handler ran, the thread retains its queue
+        // position.
         match unsafe { W::wait(address(word), expected, time, flags, None) } {
             result if result == -EINTR => {}
             result => return outcome(result),
@@ -124,12 +125,12 @@ fn block<W: Word>(
     }
 }
 
-/// Blocks while the word has the expected value, until it is notified.
+/// If the word has the expected value, blocks until it is notified.
 pub fn wait<W: Word>(word: &W, expected: W::Value, scope: Scope) -> Result<Outcome, Error> {
     block(word, expected, scope, None)
 }
 
-/// The same, until a time.
+/// The same with a deadline.
 pub fn wait_until<W: Word>(
     word: &W,
     expected: W::Value,
@@ -139,7 +140,7 @@ pub fn wait_until<W: Word>(
     block(word, expected, scope, Some(&deadline.into()))
 }
 
-/// The same for a future. The word is compared when it is polled first.
+/// The same for a future. The word is compared when the future is first polled.
 pub fn wait_async<W: Word>(
     word: &Ref<W>,
     expected: W::Value,
@@ -155,23 +156,23 @@ pub fn wait_async<W: Word>(
     Operation::new(on, waiting)
 }
 
-/// Wakes up to `count` waiters, the oldest first. Returns how many.
+/// Wakes up to `count` waiters, oldest first. Returns how many it woke.
 pub fn notify<W: Word>(word: &W, count: u32, scope: Scope) -> Result<u32, Error> {
-    // SAFETY: the word is there.
+    // SAFETY: the word is valid.
     let result = unsafe { memwait_notify(address(word), count, scope.flags()) };
 
     check_result(result).map(|woken| woken as u32)
 }
 
-/// How many wait; out of date at once, for tests and diagnosis.
+/// The number of waiters now, for tests and diagnosis. It may change immediately.
 pub fn waiters<W: Word>(word: &W, scope: Scope) -> Result<u32, Error> {
-    // SAFETY: the word is there.
+    // SAFETY: the word is valid.
     let result = unsafe { memwait_waiters(address(word), scope.flags()) };
 
     check_result(result).map(|count| count as u32)
 }
 
-/// To wait for a word.
+/// The operation of [`wait_async`].
 pub struct WaitingFor<W: Word> {
     word: Ref<W>,
     expected: W::Value,
@@ -194,11 +195,5 @@ unsafe impl<W: Word> Wait for WaitingFor<W> {
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {
         outcome(result)
-    }
-
-    fn give_back(&self, result: c_int) {
-        if result == MEMWAIT_OK {
-            let _ = notify(&*self.word, 1, self.scope);
-        }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! Tasks of tokio, in several threads, take turns at a mutex that another process has at first. One
-//! thread has the loop, and dispatches it; all others have its handle.
+//! Tasks of tokio, in several threads, take turns at a mutex that another process holds at first.
+//! One thread owns the loop, and dispatches it; all others use its handle.
 use memwait::{Handle, Loop, Mutex, Ref, Shared};
 use std::error::Error;
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ extern "C" {
 const TASKS: u32 = 4;
 const TURNS: u32 = 100;
 
-/// Dispatches a loop in a thread of its own, until the process ends.
+/// Starts a thread that dispatches a loop until the process ends.
 fn start_loop() -> Result<Handle, Box<dyn Error>> {
     let (sender, receiver) = mpsc::channel();
 
@@ -45,7 +45,7 @@ async fn take_turns(mutex: Ref<Mutex<u32>>, on: Handle) -> Result<(), memwait::E
     for _ in 0..TURNS {
         let mut number = mutex.lock_async(&on).await?;
 
-        // The guard is in the task, which may go on in another thread.
+        // The task holds the guard, and may continue in another thread.
         tokio::task::yield_now().await;
         *number += 1;
     }
@@ -54,24 +54,24 @@ async fn take_turns(mutex: Ref<Mutex<u32>>, on: Handle) -> Result<(), memwait::E
 
 fn main() -> Result<(), Box<dyn Error>> {
     let memory = Shared::anonymous(4096)?;
-    // SAFETY: nothing else lies there.
+    // SAFETY: nothing else lies at offset 0.
     let mutex = unsafe { memory.construct(0, Mutex::new(0))? };
     let mut guard = mutex.lock()?;
 
     // SAFETY: there is one thread.
     if unsafe { fork() } != 0 {
-        // The thread works for a while.
+        // The parent works for a while, with the mutex locked.
         std::thread::sleep(Duration::from_millis(100));
         *guard = 1000;
         drop(guard);
-        // Until the tasks have had it.
+        // Wait until the tasks have had their turns.
         while *mutex.lock()? != 1000 + TASKS * TURNS {
             std::thread::sleep(Duration::from_millis(10));
         }
         println!("all had their turns");
         return Ok(());
     }
-    std::mem::forget(guard); // it is the parent's
+    std::mem::forget(guard); // the parent's guard unlocks the mutex
 
     let on = start_loop()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
