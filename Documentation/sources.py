@@ -189,7 +189,7 @@ def readme_links(app, docname, source):
         target, place = match.groups()
         file = pathlib.Path(os.path.normpath(path.parent / target)).relative_to(TOP)
         if str(file) == "README.md":
-            page, place = f"Documentation/{'install' if place == '#install-it' else 'index'}", None
+            page, place = f"Documentation/{'install' if place == '#try-and-install' else 'index'}", None
         elif file.name == "examples":
             page = "Documentation/examples"
         elif (TOP / file / "README.md").exists():

@@ -1,12 +1,12 @@
 #!/usr/bin/awk -f
 # SPDX-License-Identifier: GPL-2.0-only
-# Makes JSON for ui.perfetto.dev of memwait's events in ftrace's text, which it does not know by itself:
+# Converts memwait's events in the text of ftrace, which ui.perfetto.dev does not know, into JSON for it:
 # trace-cmd report | to-perfetto.awk >trace.json
 #
-# The wait of a thread is a slice, from waited_ns before its end; an async wait a slice of its own, from
-# arming to completion or cancel. All other events are marks on the track of the thread that made them.
+# The wait of a thread becomes a slice that begins waited_ns before its end. An async wait becomes a slice of
+# its own, from arming to completion or cancel. All other events become marks on the track of their thread.
 
-# value NAME: of a field of the event.
+# value NAME: the value of a field of the event.
 function value(name)
 {
 	if (!match(fields, " " name "=[^ ]*"))
@@ -14,7 +14,7 @@ function value(name)
 	return substr(fields, RSTART + length(name) + 2, RLENGTH - length(name) - 2)
 }
 
-# emit PHASE NAME TIME REST: an event on the track of the thread; times are microseconds.
+# emit PHASE NAME TIME REST: prints an event on the track of the thread; times are in microseconds.
 function emit(phase, name, time, rest)
 {
 	printf "%s{\"ph\":\"%s\",\"name\":\"%s\",\"cat\":\"memwait\",\"pid\":1,\"tid\":%d,\"ts\":%.3f%s}",
