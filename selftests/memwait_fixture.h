@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One context, one private and one shared page, and a check that a test leaves nothing behind. A
- * test has five minutes: the slowest VM takes seconds where native hardware takes milliseconds.
+ * One context, one private page and one shared page, and a check that a test leaves nothing behind.
+ * Tests time out after five minutes, because the slowest VM takes seconds where native hardware
+ * takes milliseconds.
  */
 #ifndef MEMWAIT_FIXTURE_H
 #define MEMWAIT_FIXTURE_H
@@ -39,7 +40,7 @@ FIXTURE_TEARDOWN(memwait)
 	close(fd);
 }
 
-/* The next completion is that of @user_data_. */
+/* The next completion must have @user_data_ and @result_. */
 #define EXPECT_COMPLETION(fd_, user_data_, result_) do {				\
 	struct memwait_completion done_;						\
 											\

@@ -37,8 +37,8 @@
 #include <linux/memwait.h>
 
 /*
- * How many times as long as on a quiet machine all takes, see measure_slowness() in
- * selftests/vm/init. What is there to end a test that hangs takes so many times as long, too.
+ * How many times slower this machine is than an idle one; see measure_slowness() in
+ * selftests/vm/init. Time limits, which exist to end tests that hang, are multiplied by it.
  */
 static inline unsigned int slowness(void)
 {
@@ -57,22 +57,22 @@ static inline unsigned int slow_alarm(unsigned int seconds)
 #undef alarm
 
 /*
- * Loads, and how often what depends on chance is tried: fewer where MEMWAIT_LOADS is set, see
- * selftests/vm/init. Counts are exact either way.
+ * Sizes of loads, and numbers of attempts where the result depends on chance. They are smaller if
+ * MEMWAIT_LOADS is set; see selftests/vm/init. Counts are exact in both cases.
  */
 #define LOAD(n, fewer)	(getenv("MEMWAIT_LOADS") ? (fewer) : (n))
 #define SOME_OF(n)	LOAD(n, ((n) + 9) / 10)
 
-/* As how many waits each file or address space counts that a context keeps for its waits. */
+/* Each file or address space that a context holds for its waits counts as this many waits. */
 #define PIN_WAITS	8
 
 #define NSEC_PER_SEC	1000000000ULL
 #define NSEC_PER_MSEC	1000000ULL
 
 /*
- * From glibc 2.41 on fork() blocks all signals for a while. If the child ends meanwhile, its
- * SIGCHLD is sent though it would be ignored, and a thread that waits takes it: it leaves its
- * queue, and comes back. Threads that block it stay.
+ * Since glibc 2.41 fork() blocks all signals for a short time. If the child ends in that time,
+ * SIGCHLD is sent although it would be ignored, and a waiting thread takes it, leaves its queue and
+ * joins it again. Threads that block SIGCHLD stay in their queues.
  */
 static void __attribute__((constructor)) block_sigchld(void)
 {
@@ -90,7 +90,7 @@ static inline int memwait_open(int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Of what a test is about to use: it must not go on without it. */
+/* For tests that use the device: they cannot continue without it. */
 static inline int open_device(int flags)
 {
 	int fd = memwait_open(flags);
@@ -123,13 +123,13 @@ static inline uint64_t in_ms(uint64_t ms)
 	return now_ns(CLOCK_MONOTONIC) + ms * NSEC_PER_MSEC;
 }
 
-/* When to give up what may hang, in so many seconds, or more where all takes longer. */
+/* A point in time after which a test gives up, in @seconds or later if the machine is slow. */
 static inline uint64_t patience(unsigned int seconds)
 {
 	return in_ms(1000ULL * seconds * slowness());
 }
 
-/* The same for poll(2) and epoll_wait(2), in milliseconds from now. */
+/* The same as a timeout for poll(2) and epoll_wait(2), in milliseconds. */
 static inline int poll_patience(unsigned int seconds)
 {
 	return (int)(1000 * seconds * slowness());
@@ -151,14 +151,14 @@ do {										\
 		before_next_look();						\
 } while (0)
 
-/* The same for what takes its time: others have the processor. */
+/* The same for conditions that take a while: other threads can use the CPU. */
 #define sleep_until(condition)							\
 do {										\
 	while (!(condition))							\
 		usleep(100);							\
 } while (0)
 
-/* Counters that another thread polls: a race goes on until it has come out each way. */
+/* Counters that another thread polls, so that a race continues until each outcome has occurred. */
 static inline void add_one(long *counter)
 {
 	__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
@@ -332,7 +332,10 @@ static inline bool mw_readable(int fd)
 	return poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN);
 }
 
-/* Pending or unread async waits of the user who opened fd, and files that the last ones free. */
+/*
+ * The async waits of the user who opened fd that are pending or unread, and the charges of files
+ * that the last of these waits still hold.
+ */
 static inline uint64_t mw_user_waits(int fd)
 {
 	struct memwait_info info;
@@ -341,8 +344,8 @@ static inline uint64_t mw_user_waits(int fd)
 }
 
 /*
- * The same at the end of a test. A process that dies leaves what its waits have pinned to a kernel
- * thread, which gives the charge back.
+ * The same at the end of a test. When a process dies, a kernel thread releases the files and
+ * address spaces of its waits, and with them the charge.
  */
 static inline uint64_t mw_await_user_waits(int fd, uint64_t n)
 {
@@ -360,15 +363,15 @@ static inline uint64_t mw_user_owners(int fd)
 }
 
 /*
- * Before a test counts owners: what ended before is buried by a kernel thread, and counts until
- * then. Nobody else may use the device meanwhile.
+ * For tests that count owners: a kernel thread frees owners that ended earlier, and they count
+ * until then. No other process may use the device at that time.
  */
 static inline void mw_await_owners(int fd, uint64_t n)
 {
 	sleep_until(mw_user_owners(fd) == n);
 }
 
-/* Open contexts of that user. */
+/* Open contexts of the user who opened fd. */
 static inline uint64_t mw_user_contexts(int fd)
 {
 	struct memwait_info info;
@@ -386,8 +389,8 @@ static inline bool has_one_processor(void)
 }
 
 /*
- * Yields between two polls, to see a change early. With one processor it sleeps briefly every 16th
- * time: there, a yielding thread may use up its time slice before a new thread runs.
+ * Yields between two polls, to see a change early. With one CPU, every 16th call sleeps briefly,
+ * because a yielding thread could otherwise use up its time slice before a new thread runs.
  */
 static inline void before_next_look(void)
 {
@@ -426,16 +429,19 @@ static inline char thread_state(pid_t tid)
 	return state ? state[2] : 0;
 }
 
-/*
- * Spins until the thread sleeps interruptibly or is gone. D does not count: that is a page fault
- * or, on PREEMPT_RT, a spinlock.
- */
+/* Spins until /proc shows the thread in @state, or until the thread is gone. */
+static inline void await_state(pid_t tid, char state)
+{
+	char now;
+
+	while ((now = thread_state(tid)) && now != state)
+		before_next_look();
+}
+
+/* D does not count as asleep: it is a page fault or, on PREEMPT_RT, a spinlock. */
 static inline void await_asleep(pid_t tid)
 {
-	char state;
-
-	while ((state = thread_state(tid)) && state != 'S')
-		before_next_look();
+	await_state(tid, 'S');
 }
 
 /* xorshift64*; the state must not be 0. */
@@ -447,7 +453,7 @@ static inline uint64_t next_random(uint64_t *random)
 	return *random * 0x2545f4914f6cdd1dULL;
 }
 
-/* Of two uint64_t, for qsort(3). */
+/* Compares two uint64_t, for qsort(3). */
 static inline int compare_numbers(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -455,14 +461,14 @@ static inline int compare_numbers(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A function that makes one call: for a table of functions, or a thread. */
+/* Defines a function that makes one call, for a table of functions or for a thread. */
 #define ADAPTER(name, parameter, call)						\
 static inline int name(parameter)						\
 {										\
 	return call;								\
 }
 
-/* Spins, and lets the others run where there is one processor. */
+/* Spins; with one CPU, other threads get to run. */
 static inline void await_begin(const int *begin)
 {
 	unsigned int looks = 0;
@@ -472,12 +478,12 @@ static inline void await_begin(const int *begin)
 			sched_yield();
 }
 
-/* A thread that runs one function and keeps what it returned. */
+/* A thread that runs one function and stores the result. */
 struct runner {
 	pthread_t thread;
 	int (*function)(void *arg);
 	void *arg;
-	int begin;		/* it is to run the function */
+	int begin;		/* the thread may run the function */
 	pid_t tid;		/* set by the thread before it begins */
 	int result;		/* valid when done */
 	int done;
@@ -507,10 +513,10 @@ static inline void runner_create(struct runner *runner, int (*function)(void *ar
 	spin_until(__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE));
 }
 
-/* A function that takes a pointer, to whatever: all pointers are passed alike. */
+/* A function that takes one pointer of any type: all pointers are passed in the same way. */
 #define CALL(function)		((int (*)(void *))(function))
 
-/* The same, and the compiler sees that it takes @arg. */
+/* The same; the compiler checks that the function accepts @arg. */
 #define CALL_WITH(function, arg)	((void)sizeof((function)(arg)), CALL(function))
 
 #define runner_start(runner, function, arg)	\
@@ -521,7 +527,7 @@ static inline void runner_release(struct runner *runner)
 	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
 }
 
-/* For a race with the caller: both are running, and go on together. */
+/* For a race with the caller: both threads are running and continue at the same time. */
 #define runner_race(runner, function, arg)					\
 do {										\
 	runner_create(runner, CALL_WITH(function, arg), arg, 0);		\
@@ -529,8 +535,8 @@ do {										\
 } while (0)
 
 /*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
+ * Delays by up to some hundred microseconds, depending on the round, so that a race has different
+ * outcomes.
  */
 static inline void linger(int round)
 {
@@ -540,7 +546,7 @@ static inline void linger(int round)
 		;
 }
 
-/* Returns when the thread sleeps, which it does nowhere but in what is tested; or is done. */
+/* Returns when the thread is done or asleep. It must not sleep outside the code under test. */
 static inline void runner_await_asleep(struct runner *runner)
 {
 	await_asleep(runner->tid);
@@ -565,13 +571,13 @@ static inline int run_elsewhere(int (*function)(void *arg), void *arg)
 	return runner_join(&runner);
 }
 
-/* In another thread. */
+/* Runs the function in another thread and returns its result. */
 #define elsewhere(function, arg)	run_elsewhere(CALL_WITH(function, arg), arg)
 
-/* A thread that makes one WAIT and keeps the result. */
+/* A thread that makes one WAIT and stores the result. */
 struct waiter {
 	pthread_t thread;
-	/* Or waits in another way. */
+	/* The function to wait with, if it is not mw_wait(). */
 	int (*wait)(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 		    uint32_t flags);
 	int fd;
@@ -582,11 +588,11 @@ struct waiter {
 	pid_t tid;		/* set by the thread before it waits */
 	int result;		/* valid when done */
 	int done;
-	int order;		/* if ticket is given: its place in the order of finishing */
+	int order;	/* if ticket is set: the thread's position in the order of finishing */
 	int *ticket;
 };
 
-/* One that waits forever for a 32-bit word that is 0. */
+/* A thread that waits without a deadline for a 32-bit word that is 0. */
 static inline struct waiter thread_at(int fd, const volatile void *word)
 {
 	return (struct waiter) { .fd = fd, .addr = word, .deadline = MEMWAIT_FOREVER,
@@ -607,7 +613,8 @@ static inline void *waiter_main(void *arg)
 
 /*
  * Starts w (fd, addr, expected, deadline and flags are set). Returns when its word has one more
- * waiter, or when its deadline has passed. Nobody else may join or leave the word meanwhile.
+ * waiter, or when its deadline has passed. No other waiter may join or leave the word during the
+ * call.
  */
 static inline void waiter_start(struct waiter *w)
 {
@@ -662,7 +669,7 @@ static inline int kill_child(pid_t pid)
 	return child_status(pid);
 }
 
-/* What a child does that is to be killed. */
+/* For a child that will be killed. */
 static inline _Noreturn void stay(void)
 {
 	for (;;)
@@ -689,13 +696,13 @@ static inline void *private_page(size_t size)
 	return map_memory(size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
-/* The beginning of a file. */
+/* Maps the beginning of a file. */
 static inline void *map_shared(int file, size_t size)
 {
 	return map_memory(size, MAP_SHARED, file);
 }
 
-/* A file of zeros that has no name. */
+/* A zeroed memfd. */
 static inline int new_file(size_t size)
 {
 	int file = memfd_create("memwait", MFD_CLOEXEC);
@@ -710,7 +717,7 @@ struct dropper {
 	pthread_t thread;
 	void *page;
 	size_t size;
-	int times;		/* so often; again each time it is set */
+	int times;		/* how many times; it starts again each time this is set */
 	int stop;
 };
 
@@ -735,7 +742,7 @@ static inline void dropper_stop(struct dropper *d)
 	pthread_join(d->thread, NULL);
 }
 
-/* Binds the calling thread to a processor. */
+/* Binds the calling thread to a CPU. */
 static inline int bind_to(int cpu)
 {
 	cpu_set_t set;
@@ -746,8 +753,8 @@ static inline int bind_to(int cpu)
 }
 
 /*
- * Binds to processor 0. With a priority above 0, threads of none do not run there while this one
- * does: those that were woken have not left their call.
+ * Binds the thread to CPU 0. While it runs with a priority above 0, threads without real-time
+ * priority cannot run there, so that woken threads do not return from their calls.
  */
 static inline int pin(int priority)
 {
@@ -809,8 +816,8 @@ static inline int write_number(const char *path, uint64_t number)
 }
 
 /*
- * Settings of the machine that a test changes. The teardown of its fixture puts them back, also
- * after a failed assertion. A test that hangs is killed, and leaves them.
+ * System settings that a test changes. The teardown of its fixture restores them, even after a
+ * failed assertion. A test that hangs is killed, and its settings are not restored.
  */
 static struct setting {
 	const char *path;
@@ -827,7 +834,7 @@ static inline int change_setting(const char *path, const char *text)
 	while (s->path && strcmp(s->path, path))
 		s++;
 	if (!s->path) {
-		/* The last one ends the list. */
+		/* The last entry ends the list. */
 		if (s == &settings[ARRAY_SIZE(settings) - 1])
 			return -ENOSPC;
 		fd = open(path, O_RDONLY);
@@ -850,7 +857,7 @@ static inline int change_number(const char *path, uint64_t number)
 	return change_setting(path, text);
 }
 
-/* Returns 0, or a negative errno if one could not be put back. */
+/* Returns 0, or a negative errno if a setting could not be restored. */
 static inline int restore_settings(void)
 {
 	struct setting *s;
@@ -863,10 +870,13 @@ static inline int restore_settings(void)
 	return ret;
 }
 
-/* Processors, as a mask, on which kernel threads work that are not bound to one. */
+/* The mask of the CPUs on which unbound kernel threads run. */
 #define WORKQUEUE_CPUMASK	"/sys/devices/virtual/workqueue/cpumask"
 
-/* Removes a cgroup. A dead process may leave it a little after waitpid(2) has told of it. */
+/*
+ * Removes a cgroup. An exited process may stay in it for a short time after waitpid(2) has
+ * returned.
+ */
 static inline int remove_cgroup(const char *path)
 {
 	int ret;

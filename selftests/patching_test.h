@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tests that switch tracepoints on make the kernel patch its code. An emulator may stumble over
- * code that is patched while another processor runs it: there the others are offline meanwhile.
+ * Tests that enable tracepoints make the kernel patch its code. An emulator may fail if code is
+ * patched while another CPU runs it; therefore all other CPUs are taken offline on emulators.
  */
 #ifndef PATCHING_TEST_H
 #define PATCHING_TEST_H
@@ -31,7 +31,10 @@ static inline int set_online(int cpu, int online)
 	return write_number(path, online);
 }
 
-/* Notes the processors, by their numbers, that are to come back. Returns whether to go on. */
+/*
+ * Stores in *offline the CPUs that must be brought back online. Returns whether the test can
+ * continue.
+ */
 static inline bool begin_patching(uint64_t *offline)
 {
 	int cpu;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Async waits: what it costs to arm, notify and reap them, with others pending too; to take one
- * back before its deadline; and how much memory a pending one takes.
+ * Async waits: the cost of arming, notifying and reaping them, alone and with others pending; of
+ * cancelling one before its deadline; and the memory that a pending wait takes.
  *
- * memwait does a batch in three calls: it arms all, notifies all, and reads all completions. For
- * io_uring two are best: one submits the waits, and the other the wakes, whose completions nobody
- * needs, and returns when the waits are completed. A single wait is woken by futex(2), as that was
- * found to be two or three per cent cheaper than a second submission; then a third call asks for
- * the completion. A ring whose completions are made as its thread leaves the kernel, whatever it
- * called, does without the third: it is the other kind of ring.
+ * memwait does a batch in three calls: it arms all waits, notifies all, and reads all completions.
+ * For io_uring two calls are best: one submits the waits; the other submits the wakes, whose
+ * completions are not needed, and returns when the waits have completed. A single wait is woken by
+ * futex(2), because that was found to be two or three per cent cheaper than a second submission; a
+ * third call then retrieves the completion. A ring that posts completions whenever its thread
+ * leaves the kernel, after any call, does not need the third call: this is the other kind of ring.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -16,12 +16,12 @@
 
 #define BATCH	256
 
-/* Waits on words of their own; a wait has the number of its word as user data. */
+/* Waits on separate words; the user data of a wait is the index of its word. */
 struct waits {
 	const struct side *side;
 	long nr;
 	uint32_t flags;		/* of memwait and of futex2 */
-	uint64_t deadline;	/* of the first; 0: none have one */
+	uint64_t deadline;	/* of the first; 0: no wait has one */
 	uint32_t *words;
 	bool *armed;		/* its completion has not been seen */
 	uint64_t *ids;		/* for memwait */
@@ -30,7 +30,7 @@ struct waits {
 	double memory;		/* of the kernel, before */
 };
 
-/* All are for the waits from @from on. */
+/* The functions of one interface, for the waits from @from on. */
 struct side {
 	bool (*open)(struct waits *waits);
 	void (*close)(struct waits *waits);
@@ -44,13 +44,13 @@ static uint32_t word_flags(const struct waits *waits)
 	return waits->flags | MEMWAIT_SIZE_U32;
 }
 
-/* Far away, and not in the order in which they are armed. */
+/* Far in the future, and not in the order of arming. */
 static uint64_t deadline_of(const struct waits *waits, long i)
 {
 	return waits->deadline + (uint64_t)i * 7919 % 1000003;
 }
 
-/* Each comes once, and only from those that were armed. */
+/* Each completion must come once, and only for an armed wait. */
 static bool has_ended(struct waits *waits, uint64_t user_data)
 {
 	if (user_data >= (uint64_t)waits->nr || !waits->armed[user_data])
@@ -165,7 +165,7 @@ static const struct side memwait_side = {
 	.again = memwait_again,
 };
 
-/* A batch fits, with the deadlines of its waits. */
+/* With room for a batch including the deadlines of its waits. */
 static bool ring_open_side(struct waits *waits)
 {
 	return ring_open(&waits->ring, 2 * BATCH, 2 * BATCH, IORING_SETUP_DEFER_TASKRUN);
@@ -181,7 +181,7 @@ static void ring_close_side(struct waits *waits)
 	ring_close(&waits->ring);
 }
 
-/* Nobody needs to be told that a wait's deadline was given up together with the wait. */
+/* Suppresses the completion of a deadline that is cancelled together with its wait. */
 static void ring_queue_waits(struct waits *waits, long from, int n)
 {
 	static struct __kernel_timespec deadlines[BATCH];
@@ -288,7 +288,7 @@ static void free_waits(struct waits *waits)
 	free(waits->ids);
 }
 
-/* Returns 0, or what the contender returns. The words are there before memory is looked at. */
+/* Returns 0, or a result for the contender. Touches the words before memory is measured. */
 static double open_waits(struct waits *waits, const struct side *side, long nr, uint32_t flags,
 			 bool timed)
 {
@@ -345,7 +345,10 @@ static bool end_all(struct waits *waits)
 	return true;
 }
 
-/* Batches of so many. The first one is not measured: a loop has its memory from then on. */
+/*
+ * Measures batches of @batch waits. The first batch is not measured, because the loop allocates
+ * memory then.
+ */
 static double batches(const struct side *side, int batch, uint32_t flags, long times)
 {
 	struct waits waits;
@@ -370,7 +373,7 @@ static double run_batches(const struct contender *contender, long times)
 	return batches(contender->how, contender->number, contender->flags, times);
 }
 
-/* While so many others are pending for each one that is measured. */
+/* The same while @number other waits are pending for each one that is measured. */
 static double run_with_others(const struct contender *contender, long times)
 {
 	struct waits others;
@@ -378,7 +381,7 @@ static double run_with_others(const struct contender *contender, long times)
 
 	if (!contender->number)
 		return batches(&memwait_side, BATCH, 0, times);
-	/* For good: the machine is this bench's. */
+	/* Not restored: the bench has the machine for itself. */
 	if (write_number("/sys/module/memwait/parameters/max_user_waits", INT_MAX))
 		return BENCH_ABSENT;
 	result = open_waits(&others, &memwait_side, contender->number * times, 0, false);
@@ -408,13 +411,13 @@ static double run_memory(const struct contender *contender, long times)
 	return right ? result : BENCH_FAILED;
 }
 
-/* How long churn is measured at least: some contenders are too quick for a few times. */
+/* The shortest measured time of churn: some contenders are too fast for a few operations. */
 #define LEAST_CHURN	(100 * NSEC_PER_MSEC)
 
 /*
- * Takes a wait back and arms it again, while so many timed ones are pending for each time. The
- * latest is what io_uring finds first in its list of them all; it has no quicker way to name a wait
- * on a futex than by its user data.
+ * Cancels a wait and arms it again, while @number timed waits are pending for each operation. If
+ * not @any, the latest wait is used, which io_uring finds first in its list of all waits: its only
+ * way to identify a futex wait is by its user data.
  */
 static double churn(const struct contender *contender, long times, bool any)
 {
@@ -451,7 +454,7 @@ static double run_churn_any(const struct contender *contender, long times)
 	return churn(contender, times, true);
 }
 
-/* They do the same: a batch of so many, or what else the number means. */
+/* Both contenders do the same: a batch of @number waits, or another meaning of the number. */
 #define BOTH(run, number, word_flags)					\
 	.contenders = {							\
 		{ "io_uring", run, number, word_flags, &ring_side },	\
@@ -474,7 +477,7 @@ FIXTURE_VARIANT_ADD(bench, async_1_shared) { BATCHES(1, 0) };
 FIXTURE_VARIANT_ADD(bench, async_16_shared) { BATCHES(16, 0) };
 FIXTURE_VARIANT_ADD(bench, async_256_shared) { BATCHES(256, 0) };
 
-/* A million, and some thousand where only counts matter. */
+/* A million waits, or some thousand where only counts matter. */
 FIXTURE_VARIANT_ADD(bench, async_others) {
 	.times = 25600,
 	.check = 256,
@@ -495,7 +498,7 @@ FIXTURE_VARIANT_ADD(bench, memory_shared) { MEMORY(0, 0) };
 FIXTURE_VARIANT_ADD(bench, memory_timed_private) { MEMORY(TIMED, MEMWAIT_PRIVATE) };
 FIXTURE_VARIANT_ADD(bench, memory_timed_shared) { MEMORY(TIMED, 0) };
 
-/* A hundred thousand are pending, and some hundred where only counts matter. */
+/* A hundred thousand waits are pending, or some hundred where only counts matter. */
 FIXTURE_VARIANT_ADD(bench, churn) {
 	.times = 10000,
 	.check = 10,

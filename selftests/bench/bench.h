@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Contenders that do the same work side by side. As a test a program proves that each of them
- * counts right, with a few operations of each, and no time counts. With MEMWAIT_BENCH_ROUNDS=n it
- * measures: n rounds of each contender, interleaved, so that what disturbs a round disturbs all; a
- * round before them warms up. The figures are printed for selftests/bench/figures, a line for each
- * contender:
+ * Contenders that do the same work. Run as a test, a program checks with a few operations that each
+ * contender counts correctly, and no time is measured. With MEMWAIT_BENCH_ROUNDS=n it measures n
+ * rounds of each contender, interleaved, so that a disturbance affects all contenders; one more
+ * round at the beginning warms up. The figures are printed for selftests/bench/figures, one line
+ * for each contender:
  *
- *	# bench	CONTENDER	UNIT	FIGURE...
+ * # bench CONTENDER UNIT FIGURE...
  *
- * after the line with which the harness says which work begins.
+ * after the line by which the harness announces the work.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -18,41 +18,46 @@
 #define MOST_CONTENDERS	8
 #define MOST_ROUNDS	99
 
-/* What a contender returns instead of a figure. */
+/* Results of a contender instead of a figure. */
 #define BENCH_FAILED	(-1.0)
-#define BENCH_ABSENT	(-2.0)	/* this kernel does not have it */
+#define BENCH_ABSENT	(-2.0)	/* this kernel lacks the feature */
 
 struct contender {
 	const char *name;
-	/* Does the work so many times, and returns what one costs, in the unit of the work. */
+	/*
+	 * Does the work @times times. Returns the cost of one operation, in the unit of the work.
+	 */
 	double (*run)(const struct contender *contender, long times);
-	int number;		/* for @run, as are these */
+	int number;		/* for @run, like the following */
 	uint32_t flags;
 	const void *how;
 };
 
 /*
- * What @run has to say beside its figure, of the same round: printed as a contender of its own,
- * whose name is that of the contender and this one's. NULL: nothing.
+ * A second figure of @run for the same round: printed as a separate contender, whose name consists
+ * of the name of the contender and this name. NULL: none.
  */
 static struct {
 	const char *name, *unit;
 	double figure;
 } bench_aside;
 
-/* Whether figures are looked at; otherwise only counts are. */
+/* Whether figures are measured; otherwise only counts are checked. */
 static inline bool bench_measures(void)
 {
 	return getenv("MEMWAIT_BENCH_ROUNDS");
 }
 
-/* One processor only: who spins keeps those from running whom it waits for. */
+/* Whether there is only one processor, where a spinning thread prevents others from running. */
 static inline bool bench_alone(void)
 {
 	return sysconf(_SC_NPROCESSORS_ONLN) < 2;
 }
 
-/* In ns. Never 0, which says that something failed, even if a coarse clock has not moved. */
+/*
+ * Returns ns since @start. Never returns 0, which means failure, even if a coarse clock has not
+ * moved.
+ */
 static inline uint64_t bench_since(uint64_t start)
 {
 	uint64_t ns = now_ns(CLOCK_MONOTONIC) - start;
@@ -66,8 +71,8 @@ static inline double bench_ns_each(uint64_t start, long times)
 }
 
 /*
- * A whole batch. What a closed ring has left to its thread ends a call early, as a signal does; the
- * next call goes on with the rest. False: an entry could not be done.
+ * Arms a whole batch. Task work that a closed ring has left ends a call early, as a signal does;
+ * the next call continues with the rest. Returns false if an entry failed.
  */
 static inline bool bench_arm(int fd, struct memwait_async *entries, int n)
 {
@@ -100,9 +105,9 @@ FIXTURE(bench)
 
 FIXTURE_VARIANT(bench)
 {
-	const char *unit;	/* "ns" if it is NULL */
-	long times;		/* of a round that is measured */
-	long check;		/* of one that is only to count right */
+	const char *unit;	/* NULL means "ns" */
+	long times;		/* of a measured round */
+	long check;		/* of a round that only checks counts */
 	struct contender contenders[MOST_CONTENDERS];
 };
 
@@ -132,7 +137,7 @@ static inline void bench_print(const char *name, const char *aside, const char *
 	printf("\n");
 }
 
-/* A work of a bench is a variant of this test. */
+/* Each work of a bench is a variant of this test. */
 TEST_F_TIMEOUT(bench, counts_right, 3600)
 {
 	static double figures[MOST_CONTENDERS][MOST_ROUNDS + 1];

@@ -10,7 +10,7 @@
 
 #include <linux/futex.h>
 
-/* Of Linux 6.7; older headers lack them. */
+/* Linux 6.7; older headers lack these. */
 #ifndef SYS_futex_wake
 #define SYS_futex_wake	454
 #define SYS_futex_wait	455

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How cost grows with what others wait for. A turn arms an async wait, notifies its word once, and
- * reads the completion; it is measured beside more and more async waits that stay pending:
+ * How cost grows with the number of other pending waits. A turn arms an async wait, notifies its
+ * word once, and reads the completion. It is measured with different numbers of other waits:
  *
- *	waiters		on the same word: each turn takes the oldest, and joins at the end
- *	words		on a word of its own each
- *	contexts	on the same word, each of another context; the oldest one's turn is next
+ *	waiters		on the same word: each turn ends the oldest wait, and joins at the end
+ *	words		each on a separate word
+ *	contexts	on the same word, each in a separate context; turns follow their order
  *
- * A contender is a number of them. What has been armed stays until the program ends.
+ * Each contender has a different number of waits. All waits stay armed until the program ends.
  */
 #include "bench.h"
 
 #include <sys/resource.h>
 
 #define CHUNK		1000	/* waits armed in one call */
-#define CHECKED		100	/* a number is divided by this if nobody looks at figures */
+#define CHECKED		100	/* divisor of numbers if figures are not measured */
 
-/* Waits of a number of contexts, on the same word or each on another. */
-struct crowd {
+/* Waits of a number of contexts, on one word or on separate words. */
+struct load {
 	int *fds;
 	long contexts;
 	uint32_t *words;
@@ -32,12 +32,12 @@ static long number_of(const struct contender *contender)
 	return bench_measures() || nr < CHECKED ? nr : nr / CHECKED;
 }
 
-static uint32_t *word_of(const struct crowd *crowd, long i)
+static uint32_t *word_of(const struct load *load, long i)
 {
-	return &crowd->words[crowd->same ? 0 : i];
+	return &load->words[load->same ? 0 : i];
 }
 
-static bool arm(const struct crowd *crowd, int fd, long from, int n)
+static bool arm(const struct load *load, int fd, long from, int n)
 {
 	static struct memwait_async entries[CHUNK];
 	int i;
@@ -45,7 +45,7 @@ static bool arm(const struct crowd *crowd, int fd, long from, int n)
 	for (i = 0; i < n; i++)
 		entries[i] = (struct memwait_async) {
 			.wait = {
-				.addr = (uintptr_t)word_of(crowd, from + i),
+				.addr = (uintptr_t)word_of(load, from + i),
 				.deadline = MEMWAIT_FOREVER,
 				.flags = MEMWAIT_SIZE_U32,
 			},
@@ -58,10 +58,10 @@ static bool arm(const struct crowd *crowd, int fd, long from, int n)
 	return true;
 }
 
-/* Returns 0, BENCH_ABSENT if the limits forbid that many, or BENCH_FAILED. */
-static double assemble(struct crowd *crowd, long nr, long contexts, bool same)
+/* Returns 0, BENCH_ABSENT if the limits do not allow so many, or BENCH_FAILED. */
+static double set_up_load(struct load *load, long nr, long contexts, bool same)
 {
-	/* Smaller crowds have theirs open still. */
+	/* Smaller loads still have their contexts open. */
 	struct rlimit files = { 2 * contexts + 100, 2 * contexts + 100 }, before;
 	long i, n;
 
@@ -72,47 +72,47 @@ static double assemble(struct crowd *crowd, long nr, long contexts, bool same)
 		return BENCH_FAILED;
 	if (before.rlim_cur < files.rlim_cur && setrlimit(RLIMIT_NOFILE, &files))
 		return BENCH_ABSENT;
-	*crowd = (struct crowd) { .contexts = contexts, .nr = nr, .same = same };
-	crowd->fds = calloc(contexts, sizeof(*crowd->fds));
-	/* One more: the last word is for turns on a word of their own. */
-	crowd->words = mmap(NULL, (nr + 1) * sizeof(uint32_t), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (!crowd->fds || crowd->words == MAP_FAILED)
+	*load = (struct load) { .contexts = contexts, .nr = nr, .same = same };
+	load->fds = calloc(contexts, sizeof(*load->fds));
+	/* The additional last word is for turns on a separate word. */
+	load->words = mmap(NULL, (nr + 1) * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!load->fds || load->words == MAP_FAILED)
 		return BENCH_FAILED;
 	for (i = 0; i < contexts; i++) {
-		crowd->fds[i] = memwait_open(O_NONBLOCK);
-		if (crowd->fds[i] < 0)
+		load->fds[i] = memwait_open(O_NONBLOCK);
+		if (load->fds[i] < 0)
 			return BENCH_FAILED;
 	}
 	for (i = 0; i < nr; i += n) {
 		n = contexts > 1 ? 1 : nr - i < CHUNK ? nr - i : CHUNK;
-		if (!arm(crowd, crowd->fds[i % contexts], i, n))
+		if (!arm(load, load->fds[i % contexts], i, n))
 			return BENCH_FAILED;
 	}
 	return 0;
 }
 
-/* The wait that ends is the oldest on that word: of the context @i of turn i. */
-static bool turn(const struct crowd *crowd, long i)
+/* Turn i uses context i. The wait that ends is the oldest on its word. */
+static bool turn(const struct load *load, long i)
 {
-	int fd = crowd->fds[i % crowd->contexts];
-	long word = crowd->same ? 0 : crowd->nr;
+	int fd = load->fds[i % load->contexts];
+	long word = load->same ? 0 : load->nr;
 	struct memwait_completion done;
 
-	return arm(crowd, fd, word, 1) &&
-	       mw_notify(fd, &crowd->words[word], 1, MEMWAIT_SIZE_U32) == 1 &&
+	return arm(load, fd, word, 1) &&
+	       mw_notify(fd, &load->words[word], 1, MEMWAIT_SIZE_U32) == 1 &&
 	       mw_read(fd, &done, 1) == 1 && done.result == MEMWAIT_OK;
 }
 
-/* The contenders of a work have their crowds one beside the other. */
+/* The loads of all contenders of a work exist at the same time. */
 static double grow(const struct contender *contender, long times, long contexts, bool same)
 {
-	static struct gathering {
+	static struct loaded {
 		const struct contender *contender;
-		struct crowd crowd;
+		struct load load;
 		long turns;
 	} all[MOST_CONTENDERS];
-	struct gathering *own = all;
+	struct loaded *own = all;
 	double result;
 	uint64_t start;
 	long i;
@@ -120,14 +120,14 @@ static double grow(const struct contender *contender, long times, long contexts,
 	while (own->contender && own->contender != contender)
 		own++;
 	if (!own->contender) {
-		result = assemble(&own->crowd, number_of(contender), contexts, same);
+		result = set_up_load(&own->load, number_of(contender), contexts, same);
 		if (result)
 			return result;
 		own->contender = contender;
 	}
 	start = now_ns(CLOCK_MONOTONIC);
 	for (i = 0; i < times; i++)
-		if (!turn(&own->crowd, own->turns++))
+		if (!turn(&own->load, own->turns++))
 			return BENCH_FAILED;
 	return bench_ns_each(start, times);
 }

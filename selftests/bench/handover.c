@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Handing over from thread to thread and from process to process, beside futex(2), futex2, eventfd,
- * pipe and ntsync; and the same where each waits on several words, beside futex_waitv(2).
+ * Handover between two threads and between two processes, compared with futex(2), futex2, eventfd,
+ * pipe and ntsync; and the same with each peer waiting on several words, compared with
+ * futex_waitv(2).
  */
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -11,7 +12,7 @@
 
 #define MOST_WORDS	64
 
-/* Of <linux/ntsync.h>, which older systems do not have. */
+/* From <linux/ntsync.h>, which older systems lack. */
 struct ntsync_event_args {
 	__u32 manual, signaled;
 };
@@ -25,27 +26,27 @@ struct ntsync_wait_args {
 #define NTSYNC_IOC_CREATE_EVENT	_IOW('N', 0x87, struct ntsync_event_args)
 #define NTSYNC_IOC_EVENT_SET	_IOR('N', 0x88, __u32)
 
-/* Of the players: each has a processor of its own, if there are two; both have one; or any. */
+/* Where the peers run: on different processors, if there are two; on one processor; anywhere. */
 enum places { APART, TOGETHER, ANYWHERE };
 
-/* What both players see: each has words of its own, waits on all, and is told by the last. */
-struct board {
+/* Shared by both peers: each waits on all of its words, and is notified by the last one. */
+struct shared {
 	uint32_t words[2][MOST_WORDS];
-	long turns;		/* counted by who has the turn */
-	pid_t second;		/* set when the second player is ready */
+	long turns;		/* counted by the peer that has the turn */
+	pid_t second;		/* set when the second peer is ready */
 };
 
-/* What a player has by itself. What it passes by address is built once, before the game. */
-struct player {
+/* State of one peer. Arguments passed by address are built once, before the measurement. */
+struct peer {
 	const struct way *way;
-	struct board *board;
+	struct shared *shared;
 	int number;
 	enum places places;
-	long times;		/* it has the turn */
-	uint32_t *mine, *others;	/* words that are 1 when their player has the turn */
+	long times;		/* number of its turns */
+	uint32_t *mine, *others;	/* words that are 1 when their peer has the turn */
 	uint32_t private, words;
-	int device;		/* memwait or ntsync; or -1, as are these */
-	int in, out;		/* where it is told, and where it tells the other one */
+	int device;		/* memwait or ntsync, or -1, like the following */
+	int in, out;		/* where it is notified, and where it notifies the other peer */
 	union {
 		struct futex_waitv waitv[MOST_WORDS];
 		struct {
@@ -64,207 +65,207 @@ struct player {
 };
 
 struct way {
-	/* Gets what both players use; returns 0, BENCH_FAILED or BENCH_ABSENT. NULL: nothing. */
-	double (*open)(struct player *players);
-	/* NULL: nothing. */
-	void (*prepare)(struct player *player);
-	/* Gives the turn away. */
-	bool (*tell)(struct player *player);
-	/* Returns when it is here. */
-	bool (*wait)(struct player *player);
+	/* Opens what both peers use. Returns 0, BENCH_FAILED or BENCH_ABSENT. May be NULL. */
+	double (*open)(struct peer *peers);
+	/* May be NULL. */
+	void (*prepare)(struct peer *peer);
+	/* Passes the turn to the other peer. */
+	bool (*notify)(struct peer *peer);
+	/* Waits for the turn. */
+	bool (*wait)(struct peer *peer);
 	/* Both. */
-	bool (*pass)(struct player *player);
+	bool (*pass)(struct peer *peer);
 };
 
-static bool tell_and_wait(struct player *player)
+static bool notify_and_wait(struct peer *peer)
 {
-	return player->way->tell(player) && player->way->wait(player);
+	return peer->way->notify(peer) && peer->way->wait(peer);
 }
 
-static void give(struct player *player)
+static void give(struct peer *peer)
 {
-	__atomic_store_n(player->others, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(peer->others, 1, __ATOMIC_RELEASE);
 }
 
-static bool has_turn(struct player *player)
+static bool has_turn(struct peer *peer)
 {
-	return __atomic_load_n(player->mine, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(peer->mine, __ATOMIC_ACQUIRE);
 }
 
-static void take(struct player *player)
+static void take(struct peer *peer)
 {
-	__atomic_store_n(player->mine, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(peer->mine, 0, __ATOMIC_RELAXED);
 }
 
-static bool tell_by_futex(struct player *player)
+static bool notify_by_futex(struct peer *peer)
 {
-	give(player);
-	return futex_wake(player->others, 1, player->private) >= 0;
+	give(peer);
+	return futex_wake(peer->others, 1, peer->private) >= 0;
 }
 
-static bool wait_by_futex(struct player *player)
+static bool wait_by_futex(struct peer *peer)
 {
-	while (!has_turn(player)) {
-		if (futex_wait(player->mine, 0, player->private) < 0 && errno != EAGAIN)
+	while (!has_turn(peer)) {
+		if (futex_wait(peer->mine, 0, peer->private) < 0 && errno != EAGAIN)
 			return false;
 	}
-	take(player);
+	take(peer);
 	return true;
 }
 
 static const struct way by_futex = {
-	.tell = tell_by_futex,
+	.notify = notify_by_futex,
 	.wait = wait_by_futex,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-static double open_futex2(struct player *players)
+static double open_futex2(struct peer *peers)
 {
-	(void)players;
+	(void)peers;
 	return futex2_is_there() ? 0 : BENCH_ABSENT;
 }
 
-static bool tell_by_futex2(struct player *player)
+static bool notify_by_futex2(struct peer *peer)
 {
-	give(player);
-	return futex2_wake(player->others, 1, player->private) >= 0;
+	give(peer);
+	return futex2_wake(peer->others, 1, peer->private) >= 0;
 }
 
-static bool wait_by_futex2(struct player *player)
+static bool wait_by_futex2(struct peer *peer)
 {
-	while (!has_turn(player)) {
-		if (futex2_wait(player->mine, 0, player->private) < 0 && errno != EAGAIN)
+	while (!has_turn(peer)) {
+		if (futex2_wait(peer->mine, 0, peer->private) < 0 && errno != EAGAIN)
 			return false;
 	}
-	take(player);
+	take(peer);
 	return true;
 }
 
 static const struct way by_futex2 = {
 	.open = open_futex2,
-	.tell = tell_by_futex2,
+	.notify = notify_by_futex2,
 	.wait = wait_by_futex2,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-static uint32_t *word_of(struct player *player, uint32_t i)
+static uint32_t *word_of(struct peer *peer, uint32_t i)
 {
-	return player->mine - (player->words - 1) + i;
+	return peer->mine - (peer->words - 1) + i;
 }
 
-static void prepare_waitv(struct player *player)
+static void prepare_waitv(struct peer *peer)
 {
 	uint32_t i;
 
-	for (i = 0; i < player->words; i++)
-		player->waitv[i] = (struct futex_waitv) {
-			.uaddr = (uintptr_t)word_of(player, i),
-			.flags = FUTEX_32 | player->private,
+	for (i = 0; i < peer->words; i++)
+		peer->waitv[i] = (struct futex_waitv) {
+			.uaddr = (uintptr_t)word_of(peer, i),
+			.flags = FUTEX_32 | peer->private,
 		};
 }
 
-static bool wait_by_waitv(struct player *player)
+static bool wait_by_waitv(struct peer *peer)
 {
 	long ret;
 
-	while (!has_turn(player)) {
-		ret = syscall(SYS_futex_waitv, player->waitv, player->words, 0, NULL, 0);
-		if (ret < 0 ? errno != EAGAIN : ret != (long)player->words - 1)
+	while (!has_turn(peer)) {
+		ret = syscall(SYS_futex_waitv, peer->waitv, peer->words, 0, NULL, 0);
+		if (ret < 0 ? errno != EAGAIN : ret != (long)peer->words - 1)
 			return false;
 	}
-	take(player);
+	take(peer);
 	return true;
 }
 
 static const struct way by_waitv = {
 	.prepare = prepare_waitv,
-	.tell = tell_by_futex,
+	.notify = notify_by_futex,
 	.wait = wait_by_waitv,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-static double open_memwait(struct player *players)
+static double open_memwait(struct peer *peers)
 {
-	players[0].device = memwait_open(0);
-	return players[0].device < 0 ? BENCH_FAILED : 0;
+	peers[0].device = memwait_open(0);
+	return peers[0].device < 0 ? BENCH_FAILED : 0;
 }
 
-static void prepare_memwait(struct player *player)
+static void prepare_memwait(struct peer *peer)
 {
-	uint32_t flags = MEMWAIT_SIZE_U32 | player->private, i;
+	uint32_t flags = MEMWAIT_SIZE_U32 | peer->private, i;
 
-	player->notify = (struct memwait_notify) {
-		.addr = (uintptr_t)player->others,
+	peer->notify = (struct memwait_notify) {
+		.addr = (uintptr_t)peer->others,
 		.count = 1,
 		.flags = flags,
 	};
-	player->wait = (struct memwait_wait) {
-		.addr = (uintptr_t)player->mine,
+	peer->wait = (struct memwait_wait) {
+		.addr = (uintptr_t)peer->mine,
 		.deadline = MEMWAIT_FOREVER,
 		.flags = flags,
 	};
-	player->both = (struct memwait_notify_wait) {
-		.notify = player->notify,
-		.wait = player->wait,
+	peer->both = (struct memwait_notify_wait) {
+		.notify = peer->notify,
+		.wait = peer->wait,
 	};
-	for (i = 0; i < player->words; i++)
-		player->members[i] = (struct memwait_wait) {
-			.addr = (uintptr_t)word_of(player, i),
+	for (i = 0; i < peer->words; i++)
+		peer->members[i] = (struct memwait_wait) {
+			.addr = (uintptr_t)word_of(peer, i),
 			.flags = flags,
 		};
-	player->any = (struct memwait_wait_any) {
-		.waits = (uintptr_t)player->members,
+	peer->any = (struct memwait_wait_any) {
+		.waits = (uintptr_t)peer->members,
 		.deadline = MEMWAIT_FOREVER,
-		.count = player->words,
+		.count = peer->words,
 	};
 }
 
-static bool tell_by_memwait(struct player *player)
+static bool notify_by_memwait(struct peer *peer)
 {
-	give(player);
-	return ioctl(player->device, MEMWAIT_IOC_NOTIFY, &player->notify) >= 0;
+	give(peer);
+	return ioctl(peer->device, MEMWAIT_IOC_NOTIFY, &peer->notify) >= 0;
 }
 
-static bool wait_by_memwait(struct player *player)
+static bool wait_by_memwait(struct peer *peer)
 {
-	while (!has_turn(player)) {
-		if (ioctl(player->device, MEMWAIT_IOC_WAIT, &player->wait) < 0)
+	while (!has_turn(peer)) {
+		if (ioctl(peer->device, MEMWAIT_IOC_WAIT, &peer->wait) < 0)
 			return false;
 	}
-	take(player);
+	take(peer);
 	return true;
 }
 
-static bool notify_wait(struct player *player)
+static bool notify_wait(struct peer *peer)
 {
-	give(player);
-	return ioctl(player->device, MEMWAIT_IOC_NOTIFY_WAIT, &player->both) >= 0 &&
-	       wait_by_memwait(player);
+	give(peer);
+	return ioctl(peer->device, MEMWAIT_IOC_NOTIFY_WAIT, &peer->both) >= 0 &&
+	       wait_by_memwait(peer);
 }
 
-static bool wait_any(struct player *player)
+static bool wait_any(struct peer *peer)
 {
-	while (!has_turn(player)) {
-		if (ioctl(player->device, MEMWAIT_IOC_WAIT_ANY, &player->any) < 0 ||
-		    player->any.index != player->words - 1)
+	while (!has_turn(peer)) {
+		if (ioctl(peer->device, MEMWAIT_IOC_WAIT_ANY, &peer->any) < 0 ||
+		    peer->any.index != peer->words - 1)
 			return false;
 	}
-	take(player);
+	take(peer);
 	return true;
 }
 
 static const struct way by_memwait = {
 	.open = open_memwait,
 	.prepare = prepare_memwait,
-	.tell = tell_by_memwait,
+	.notify = notify_by_memwait,
 	.wait = wait_by_memwait,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
 static const struct way by_notify_wait = {
 	.open = open_memwait,
 	.prepare = prepare_memwait,
-	.tell = tell_by_memwait,
+	.notify = notify_by_memwait,
 	.wait = wait_by_memwait,
 	.pass = notify_wait,
 };
@@ -272,168 +273,168 @@ static const struct way by_notify_wait = {
 static const struct way by_wait_any = {
 	.open = open_memwait,
 	.prepare = prepare_memwait,
-	.tell = tell_by_memwait,
+	.notify = notify_by_memwait,
 	.wait = wait_any,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-/* Each has a context of its own. */
-static double open_contexts(struct player *players)
+/* Each peer has a separate context. */
+static double open_contexts(struct peer *peers)
 {
 	int i;
 
 	for (i = 0; i < 2; i++)
-		players[i].in = memwait_open(0);
-	players[0].device = memwait_open(0);
-	return players[0].device < 0 || players[0].in < 0 || players[1].in < 0 ? BENCH_FAILED : 0;
+		peers[i].in = memwait_open(0);
+	peers[0].device = memwait_open(0);
+	return peers[0].device < 0 || peers[0].in < 0 || peers[1].in < 0 ? BENCH_FAILED : 0;
 }
 
-static void prepare_async(struct player *player)
+static void prepare_async(struct peer *peer)
 {
-	prepare_memwait(player);
-	player->async = (struct memwait_async) { .wait = player->wait };
+	prepare_memwait(peer);
+	peer->async = (struct memwait_async) { .wait = peer->wait };
 }
 
-static bool wait_by_async(struct player *player)
+static bool wait_by_async(struct peer *peer)
 {
 	struct memwait_completion completion;
 
-	while (!has_turn(player)) {
-		if (!bench_arm(player->in, &player->async, 1))
+	while (!has_turn(peer)) {
+		if (!bench_arm(peer->in, &peer->async, 1))
 			return false;
-		if (player->async.result == MEMWAIT_PENDING &&
-		    read(player->in, &completion, sizeof(completion)) != sizeof(completion))
+		if (peer->async.result == MEMWAIT_PENDING &&
+		    read(peer->in, &completion, sizeof(completion)) != sizeof(completion))
 			return false;
 	}
-	take(player);
+	take(peer);
 	return true;
 }
 
 static const struct way by_async = {
 	.open = open_contexts,
 	.prepare = prepare_async,
-	.tell = tell_by_memwait,
+	.notify = notify_by_memwait,
 	.wait = wait_by_async,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-static double open_eventfds(struct player *players)
+static double open_eventfds(struct peer *peers)
 {
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		players[i].in = eventfd(0, EFD_CLOEXEC);
-		players[!i].out = players[i].in;
+		peers[i].in = eventfd(0, EFD_CLOEXEC);
+		peers[!i].out = peers[i].in;
 	}
-	return players[0].in < 0 || players[1].in < 0 ? BENCH_FAILED : 0;
+	return peers[0].in < 0 || peers[1].in < 0 ? BENCH_FAILED : 0;
 }
 
-static bool tell_by_eventfd(struct player *player)
+static bool notify_by_eventfd(struct peer *peer)
 {
 	uint64_t value = 1;
 
-	return write(player->out, &value, sizeof(value)) == sizeof(value);
+	return write(peer->out, &value, sizeof(value)) == sizeof(value);
 }
 
-static bool wait_by_eventfd(struct player *player)
+static bool wait_by_eventfd(struct peer *peer)
 {
 	uint64_t value;
 
-	return read(player->in, &value, sizeof(value)) == sizeof(value);
+	return read(peer->in, &value, sizeof(value)) == sizeof(value);
 }
 
 static const struct way by_eventfd = {
 	.open = open_eventfds,
-	.tell = tell_by_eventfd,
+	.notify = notify_by_eventfd,
 	.wait = wait_by_eventfd,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-static double open_pipes(struct player *players)
+static double open_pipes(struct peer *peers)
 {
 	int fds[2], i;
 
 	for (i = 0; i < 2; i++) {
 		if (pipe2(fds, O_CLOEXEC))
 			return BENCH_FAILED;
-		players[i].in = fds[0];
-		players[!i].out = fds[1];
+		peers[i].in = fds[0];
+		peers[!i].out = fds[1];
 	}
 	return 0;
 }
 
-static bool tell_by_pipe(struct player *player)
+static bool notify_by_pipe(struct peer *peer)
 {
 	char byte = 0;
 
-	return write(player->out, &byte, 1) == 1;
+	return write(peer->out, &byte, 1) == 1;
 }
 
-static bool wait_by_pipe(struct player *player)
+static bool wait_by_pipe(struct peer *peer)
 {
 	char byte;
 
-	return read(player->in, &byte, 1) == 1;
+	return read(peer->in, &byte, 1) == 1;
 }
 
 static const struct way by_pipe = {
 	.open = open_pipes,
-	.tell = tell_by_pipe,
+	.notify = notify_by_pipe,
 	.wait = wait_by_pipe,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-static double open_ntsync(struct player *players)
+static double open_ntsync(struct peer *peers)
 {
 	struct ntsync_event_args event = { 0 };
 	int i;
 
-	players[0].device = open("/dev/ntsync", O_RDWR | O_CLOEXEC);
-	if (players[0].device < 0)
+	peers[0].device = open("/dev/ntsync", O_RDWR | O_CLOEXEC);
+	if (peers[0].device < 0)
 		return BENCH_ABSENT;
 	for (i = 0; i < 2; i++) {
-		players[i].in = ioctl(players[0].device, NTSYNC_IOC_CREATE_EVENT, &event);
-		players[!i].out = players[i].in;
+		peers[i].in = ioctl(peers[0].device, NTSYNC_IOC_CREATE_EVENT, &event);
+		peers[!i].out = peers[i].in;
 	}
-	return players[0].in < 0 || players[1].in < 0 ? BENCH_FAILED : 0;
+	return peers[0].in < 0 || peers[1].in < 0 ? BENCH_FAILED : 0;
 }
 
-static void prepare_ntsync(struct player *player)
+static void prepare_ntsync(struct peer *peer)
 {
-	player->event = player->in;
-	player->event_wait = (struct ntsync_wait_args) {
+	peer->event = peer->in;
+	peer->event_wait = (struct ntsync_wait_args) {
 		.timeout = ~0ULL,
-		.objs = (uintptr_t)&player->event,
+		.objs = (uintptr_t)&peer->event,
 		.count = 1,
-		.owner = player->number + 1,
+		.owner = peer->number + 1,
 	};
 }
 
-static bool tell_by_ntsync(struct player *player)
+static bool notify_by_ntsync(struct peer *peer)
 {
-	return !ioctl(player->out, NTSYNC_IOC_EVENT_SET, &player->before);
+	return !ioctl(peer->out, NTSYNC_IOC_EVENT_SET, &peer->before);
 }
 
-static bool wait_by_ntsync(struct player *player)
+static bool wait_by_ntsync(struct peer *peer)
 {
-	return !ioctl(player->device, NTSYNC_IOC_WAIT_ANY, &player->event_wait);
+	return !ioctl(peer->device, NTSYNC_IOC_WAIT_ANY, &peer->event_wait);
 }
 
 static const struct way by_ntsync = {
 	.open = open_ntsync,
 	.prepare = prepare_ntsync,
-	.tell = tell_by_ntsync,
+	.notify = notify_by_ntsync,
 	.wait = wait_by_ntsync,
-	.pass = tell_and_wait,
+	.pass = notify_and_wait,
 };
 
-/* For players that are bound: left alone they are on one processor or on two, as it comes. */
+/* For bound peers; unbound peers may run on one processor or on two. */
 static struct {
 	int numbers[2], nr;
 	cpu_set_t allowed;
 } processors;
 
-/* To be called while nobody is bound. */
+/* Must be called before any thread is bound. */
 static void find_processors(void)
 {
 	int cpu;
@@ -447,91 +448,91 @@ static void find_processors(void)
 	}
 }
 
-static void take_place(const struct player *player)
+static void take_place(const struct peer *peer)
 {
-	if (player->places == ANYWHERE)
+	if (peer->places == ANYWHERE)
 		sched_setaffinity(0, sizeof(processors.allowed), &processors.allowed);
 	else if (processors.nr == 2)
-		bind_to(processors.numbers[player->places == APART ? player->number : 0]);
+		bind_to(processors.numbers[peer->places == APART ? peer->number : 0]);
 }
 
-static bool count(struct player *player, long i)
+static bool count(struct peer *peer, long i)
 {
-	return player->board->turns++ == 2 * i + player->number;
+	return peer->shared->turns++ == 2 * i + peer->number;
 }
 
-static bool play_first(struct player *player)
+static bool run_first(struct peer *peer)
 {
 	long i;
 
-	for (i = 0; i < player->times; i++) {
-		if (!count(player, i) || !player->way->pass(player))
+	for (i = 0; i < peer->times; i++) {
+		if (!count(peer, i) || !peer->way->pass(peer))
 			return false;
 	}
 	return true;
 }
 
-/* It waits for its first turn, and gives the last one back, so that both players end. */
-static bool play_second(struct player *player)
+/* Waits for the first turn and passes the last turn back, so that both peers end. */
+static bool run_second(struct peer *peer)
 {
 	long i;
 
-	take_place(player);
-	__atomic_store_n(&player->board->second, gettid(), __ATOMIC_RELEASE);
-	if (!player->way->wait(player))
+	take_place(peer);
+	__atomic_store_n(&peer->shared->second, gettid(), __ATOMIC_RELEASE);
+	if (!peer->way->wait(peer))
 		return false;
-	for (i = 0; i < player->times - 1; i++) {
-		if (!count(player, i) || !player->way->pass(player))
+	for (i = 0; i < peer->times - 1; i++) {
+		if (!count(peer, i) || !peer->way->pass(peer))
 			return false;
 	}
-	return count(player, i) && player->way->tell(player);
+	return count(peer, i) && peer->way->notify(peer);
 }
 
-/* Without it the first player would wait for ever. */
-static void *play_thread(void *player)
+/* If this peer failed, the first peer would wait forever. */
+static void *peer_thread(void *peer)
 {
-	if (!play_second(player))
+	if (!run_second(peer))
 		abort();
 	return NULL;
 }
 
-static void play_process(struct player *player, pid_t first)
+static void peer_process(struct peer *peer, pid_t first)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (!play_second(player))
+	if (!run_second(peer))
 		kill(first, SIGABRT);
 	_exit(0);
 }
 
-/* Returns the time of the game, from when the second player sleeps; or 0 if it failed. */
-static uint64_t time_of(struct player *player)
+/* Returns the time from when the second peer sleeps to the end, or 0 on failure. */
+static uint64_t time_of(struct peer *peer)
 {
 	pid_t second;
 	uint64_t start;
 
-	take_place(player);
-	while (!(second = __atomic_load_n(&player->board->second, __ATOMIC_ACQUIRE)))
+	take_place(peer);
+	while (!(second = __atomic_load_n(&peer->shared->second, __ATOMIC_ACQUIRE)))
 		sched_yield();
 	await_asleep(second);
 	start = now_ns(CLOCK_MONOTONIC);
-	return play_first(player) ? bench_since(start) : 0;
+	return run_first(peer) ? bench_since(start) : 0;
 }
 
-/* If the first player fails, the second one is left to the end of the test. */
-static uint64_t among_threads(struct player *players)
+/* If the first peer fails, the second thread remains until the test ends. */
+static uint64_t among_threads(struct peer *peers)
 {
 	pthread_t second;
 	uint64_t ns;
 
-	if (pthread_create(&second, NULL, play_thread, &players[1]))
+	if (pthread_create(&second, NULL, peer_thread, &peers[1]))
 		abort();
-	ns = time_of(&players[0]);
+	ns = time_of(&peers[0]);
 	if (ns)
 		pthread_join(second, NULL);
 	return ns;
 }
 
-static uint64_t among_processes(struct player *players)
+static uint64_t among_processes(struct peer *peers)
 {
 	pid_t first = getpid(), second = fork();
 	uint64_t ns;
@@ -540,8 +541,8 @@ static uint64_t among_processes(struct player *players)
 	if (second < 0)
 		return 0;
 	if (!second)
-		play_process(&players[1], first);
-	ns = time_of(&players[0]);
+		peer_process(&peers[1], first);
+	ns = time_of(&peers[0]);
 	if (!ns)
 		kill(second, SIGKILL);
 	if (waitpid(second, &status, 0) != second || status)
@@ -549,64 +550,64 @@ static uint64_t among_processes(struct player *players)
 	return ns;
 }
 
-static void close_all(struct player *players)
+static void close_all(struct peer *peers)
 {
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (players[i].out >= 0 && players[i].out != players[!i].in)
-			close(players[i].out);
-		if (players[i].in >= 0)
-			close(players[i].in);
+		if (peers[i].out >= 0 && peers[i].out != peers[!i].in)
+			close(peers[i].out);
+		if (peers[i].in >= 0)
+			close(peers[i].in);
 	}
-	if (players[0].device >= 0)
-		close(players[0].device);
+	if (peers[0].device >= 0)
+		close(peers[0].device);
 }
 
 static double hand_over(const struct contender *contender, long times, bool processes,
 			enum places places)
 {
-	static struct player players[2];
+	static struct peer peers[2];
 	const struct way *way = contender->how;
-	size_t size = sizeof(struct board);
-	struct board *board = processes ? shared_page(size) : private_page(size);
+	size_t size = sizeof(struct shared);
+	struct shared *shared = processes ? shared_page(size) : private_page(size);
 	uint64_t ns = 0;
 	double figure;
 	long turns;
 	int i;
 
-	if (!board)
+	if (!shared)
 		return BENCH_FAILED;
 	if (!processors.nr)
 		find_processors();
 	for (i = 0; i < 2; i++)
-		players[i] = (struct player) {
+		peers[i] = (struct peer) {
 			.way = way,
-			.board = board,
+			.shared = shared,
 			.number = i,
 			.places = places,
 			.times = times,
-			.mine = &board->words[i][contender->number - 1],
-			.others = &board->words[!i][contender->number - 1],
+			.mine = &shared->words[i][contender->number - 1],
+			.others = &shared->words[!i][contender->number - 1],
 			.private = contender->flags,
 			.words = contender->number,
 			.device = -1,
 			.in = -1,
 			.out = -1,
 		};
-	figure = way->open ? way->open(players) : 0;
+	figure = way->open ? way->open(peers) : 0;
 	if (figure == 0) {
-		players[1].device = players[0].device;
+		peers[1].device = peers[0].device;
 		for (i = 0; i < 2 && way->prepare; i++)
-			way->prepare(&players[i]);
-		ns = processes ? among_processes(players) : among_threads(players);
+			way->prepare(&peers[i]);
+		ns = processes ? among_processes(peers) : among_threads(peers);
 		figure = ns ? (double)ns / (double)(2 * times) : BENCH_FAILED;
 		if (!ns)
 			return figure;
 	}
-	turns = board->turns;
-	close_all(players);
-	munmap(board, size);
+	turns = shared->turns;
+	close_all(peers);
+	munmap(shared, size);
 	return ns && turns != 2 * times ? BENCH_FAILED : figure;
 }
 
@@ -635,7 +636,7 @@ static double processes_anywhere(const struct contender *contender, long times)
 	return hand_over(contender, times, true, ANYWHERE);
 }
 
-/* Of each contender the number of words, and whether they are private. */
+/* Contenders with the number of words, and whether they are private. */
 FIXTURE_VARIANT_ADD(bench, threads)
 {
 	.times = 4000,

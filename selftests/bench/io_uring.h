@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A ring of one thread, set up as its documentation advises: only this thread submits, completions
- * are made when it asks for them or, the other kind of ring, whenever it leaves the kernel; the
- * ring's descriptor is registered, and submissions are taken in the order in which they lie there.
- * Every kernel whose rings wait for futexes can do all of that.
+ * A ring of one thread, set up as its documentation advises: only this thread submits; completions
+ * are posted when the thread asks for them or, for the other kind of ring, whenever it leaves the
+ * kernel; the ring's descriptor is registered; and submissions are taken in array order. Every
+ * kernel whose rings support futex waits supports all of this.
  */
 #ifndef BENCH_IO_URING_H
 #define BENCH_IO_URING_H
@@ -12,19 +12,19 @@
 
 #include "bench.h"
 
-/* What <linux/io_uring.h> of older systems does not have. */
+/* Missing in <linux/io_uring.h> of older systems. */
 #define RING_SETUP_NO_SQARRAY	0x10000
 #define RING_OP_FUTEX_WAIT	51
 #define RING_OP_FUTEX_WAKE	52
 
-#define RING_OPS		64	/* these are below */
+#define RING_OPS		64	/* the operations above are below this */
 
 struct ring {
 	int fd;
 	struct io_uring_rsrc_update registered;
 	uint32_t *sq_tail, *cq_head, *cq_tail;
 	uint32_t sq_mask, cq_mask;
-	uint32_t tail;			/* behind what was queued, but not submitted yet */
+	uint32_t tail;			/* end of the queued submissions */
 	struct io_uring_sqe *sqes;
 	struct io_uring_cqe *cqes;
 	void *rings;
@@ -46,7 +46,7 @@ static inline bool ring_has_futexes(struct ring *ring)
 	return has;
 }
 
-/* Requests that are pending still are cancelled. */
+/* Pending requests are cancelled. */
 static inline void ring_close(struct ring *ring)
 {
 	if (ring->sqes != MAP_FAILED)
@@ -61,9 +61,8 @@ static inline void ring_close(struct ring *ring)
 }
 
 /*
- * With room for so many submissions, and for so many completions that were not looked at yet.
- * @task_work: IORING_SETUP_DEFER_TASKRUN or IORING_SETUP_COOP_TASKRUN. Returns false if this kernel
- * does not have it.
+ * With room for @submissions submissions and @completions unseen completions. @task_work:
+ * IORING_SETUP_DEFER_TASKRUN or IORING_SETUP_COOP_TASKRUN. Returns false if this kernel lacks it.
  */
 static inline bool ring_open(struct ring *ring, uint32_t submissions, uint32_t completions,
 			     uint32_t task_work)
@@ -104,7 +103,7 @@ static inline bool ring_open(struct ring *ring, uint32_t submissions, uint32_t c
 	return true;
 }
 
-/* The next submission; the caller queues no more than there is room for. */
+/* Returns the next submission; the caller must not queue more than there is room for. */
 static inline struct io_uring_sqe *ring_next(struct ring *ring)
 {
 	struct io_uring_sqe *sqe = &ring->sqes[ring->tail++ & ring->sq_mask];
@@ -113,7 +112,7 @@ static inline struct io_uring_sqe *ring_next(struct ring *ring)
 	return sqe;
 }
 
-/* Flags as of futex2, which are those of memwait. */
+/* The flags are those of futex2, which equal those of memwait. */
 static inline struct io_uring_sqe *ring_wait(struct ring *ring, const uint32_t *word,
 					     uint32_t expected, uint32_t flags, uint64_t user_data)
 {
@@ -128,7 +127,7 @@ static inline struct io_uring_sqe *ring_wait(struct ring *ring, const uint32_t *
 	return sqe;
 }
 
-/* Submits what is queued, and returns when there are so many completions. */
+/* Submits everything queued, and returns when there are @completions completions. */
 static inline bool ring_submit(struct ring *ring, uint32_t completions)
 {
 	uint32_t queued = ring->tail - *ring->sq_tail;
@@ -148,7 +147,7 @@ static inline bool ring_await(struct ring *ring, uint32_t completions)
 	return ring_submit(ring, completions);
 }
 
-/* Returns the oldest completion, until ring_reaped(), or NULL. */
+/* Returns the oldest completion, valid until ring_reaped(), or NULL. */
 static inline const struct io_uring_cqe *ring_completion(struct ring *ring)
 {
 	if (*ring->cq_head == __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE))

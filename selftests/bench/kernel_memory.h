@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the kernel uses for what a bench has set up. */
+/* The kernel memory used by the objects that a bench has created. */
 #ifndef BENCH_KERNEL_MEMORY_H
 #define BENCH_KERNEL_MEMORY_H
 
@@ -8,18 +8,18 @@
 #include <glob.h>
 
 /*
- * Slabs and large tables of the whole machine, in bytes. A memory cgroup would not do: much of what
- * the peers use is not charged to any.
+ * Returns the bytes in slabs and large tables of the whole machine. A memory cgroup would not do,
+ * because much of what the contenders use is not charged to any cgroup.
  */
 static inline double kernel_memory(void)
 {
-	/* Each processor counts for itself for a while; root can have it added up. */
+	/* Each processor counts separately for a while; root can have the counts added up. */
 	write_file("/proc/sys/vm/stat_refresh", "1");
 	return 1024.0 * ((double)read_number_of("/proc/meminfo", "Slab") +
 			 (double)read_number_of("/proc/meminfo", "VmallocUsed"));
 }
 
-/* Has caches let go of objects that they keep for later. Needs root. */
+/* Makes slab caches free objects that they cache for reuse. Needs root. */
 static inline void shrink_slabs(void)
 {
 	glob_t caches;
@@ -32,7 +32,7 @@ static inline void shrink_slabs(void)
 	}
 }
 
-/* What is not used of the slabs: a few objects of somebody else can keep very many of them. */
+/* Returns the unused bytes of the slabs: a few objects of another user can hold very many slabs. */
 static inline double free_in_slabs(void)
 {
 	FILE *f = fopen("/proc/slabinfo", "r");
@@ -49,8 +49,8 @@ static inline double free_in_slabs(void)
 }
 
 /*
- * What is used of it, when that does not become less any more: tables that were replaced, for
- * example, are freed later.
+ * Returns the memory in use when it no longer decreases: replaced tables, for example, are freed
+ * later.
  */
 static inline double settled_kernel_memory(void)
 {
@@ -70,9 +70,9 @@ static inline double settled_kernel_memory(void)
 }
 
 /*
- * The kernel frees what a ring had, and files, some time after they were closed, and that would
- * disturb who comes next. Waits until there is hardly more in use than before; but not for ever,
- * for others use some, too.
+ * The kernel frees the memory of rings and files some time after they were closed, which would
+ * disturb the next contender. Waits until hardly more memory is in use than before, up to a time
+ * limit, because other programs use memory as well.
  */
 static inline void await_freed(double before)
 {

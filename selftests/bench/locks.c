@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The locks of libmemwait beside glibc's, and its channels beside pipes.
+ * The locks of libmemwait compared with those of glibc, and its channels compared with pipes.
  *
- * Whatever is done is done by threads, or processes, that begin together; also what one does alone:
- * in a process that has never had a second thread glibc leaves out atomic operations.
+ * All work is done by threads or processes that begin together, even the work of a single one: in a
+ * process that has never had a second thread glibc leaves out atomic operations.
  */
 #include "locks_work.h"
 
@@ -77,7 +77,7 @@ static int set_up_glibc(struct work *work)
 	return err;
 }
 
-/* The locks are both libraries', whichever is used. */
+/* Initialises the locks of both libraries, whichever is used. */
 static int set_up(struct work *work)
 {
 	unsigned int flags = is_shared(work->plan) ? 0 : MEMWAIT_PRIVATE;
@@ -160,7 +160,7 @@ static int join_member(struct member *member)
 	return member->err | status;
 }
 
-/* Returns how long it took, in ns. */
+/* Returns the duration in ns. */
 static uint64_t run_members(struct work *work, int *err)
 {
 	struct member *member, *end = work->members + work->plan->members;
@@ -180,7 +180,7 @@ static uint64_t run_members(struct work *work, int *err)
 	return work->ns ? work->ns : now_ns(CLOCK_MONOTONIC) - start;
 }
 
-/* How many times as often as the last one the first one had the lock. */
+/* How many times as often as the last member the first member held the lock. */
 static double spread(const struct work *work)
 {
 	long count, most = 0, least = LONG_MAX;
@@ -196,7 +196,7 @@ static double spread(const struct work *work)
 	return (double)most / (double)(least ? least : 1);
 }
 
-/* @free: each member does as much as it gets, instead of its share. */
+/* @free: each member does as much as it can, instead of its share. */
 static double run_round(const struct contender *contender, long times, bool free)
 {
 	static _Alignas(4096) struct work in_process;
@@ -238,8 +238,8 @@ static double run(const struct contender *contender, long times)
 }
 
 /*
- * With another round, in which the lock says who has it how often. On one processor that would be
- * whoever had how many slices of time.
+ * With a second round that measures how evenly the lock is distributed. On one processor this would
+ * only reflect the distribution of time slices.
  */
 static double run_and_spread(const struct contender *contender, long times)
 {
@@ -306,7 +306,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_8)
 };
 
 static const struct plan mutex_long_2 = {
-	lock_among_others, .members = 2, .counting = 2, .toil = TOIL,
+	lock_among_others, .members = 2, .counting = 2, .busy_work = BUSY_WORK,
 };
 
 FIXTURE_VARIANT_ADD(bench, mutex_long_2)
@@ -320,7 +320,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_long_2)
 };
 
 static const struct plan mutex_long_4 = {
-	lock_among_others, .members = 4, .counting = 4, .toil = TOIL,
+	lock_among_others, .members = 4, .counting = 4, .busy_work = BUSY_WORK,
 };
 
 FIXTURE_VARIANT_ADD(bench, mutex_long_4)
@@ -334,7 +334,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_long_4)
 };
 
 static const struct plan mutex_long_8 = {
-	lock_among_others, .members = 8, .counting = 8, .toil = TOIL,
+	lock_among_others, .members = 8, .counting = 8, .busy_work = BUSY_WORK,
 };
 
 FIXTURE_VARIANT_ADD(bench, mutex_long_8)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the members of a round of locks do, by libmemwait or by its peer. */
+/*
+ * The work of the members of a round of locks, with libmemwait or with the library that it is
+ * compared with.
+ */
 #ifndef LOCKS_WORK_H
 #define LOCKS_WORK_H
 
@@ -13,26 +16,26 @@
 #define MEETING		8	/* at the barrier */
 #define SLOTS		1024	/* of a channel: as many of the largest messages as a pipe takes */
 #define MOST_WORDS	8	/* of a message */
-#define TOIL		450	/* about 5 microseconds */
+#define BUSY_WORK		450	/* about 5 microseconds */
 
-/* Of which library the locks are: the peer's, which is glibc or a pipe, or ours. */
+/* The library of the locks: the one for comparison, which is glibc or a pipe, or ours. */
 enum { PEER, MEMWAIT };
 
-/* Added to a type of glibc's. */
+/* Added to a glibc mutex type. */
 #define GLIBC_ROBUST	0x100
 
 struct work;
 
 struct plan {
-	/* What each member does. Returns something other than 0 if a call has failed. */
+	/* The work of each member. Returns nonzero if a call has failed. */
 	int (*part)(struct work *work, int me);
 	int members;
-	int counting;		/* how many of them count operations */
-	int toil;		/* how long to work with the mutex, and then without */
+	int counting;		/* how many of the members count operations */
+	int busy_work;		/* length of the work with the mutex held, and then without */
 	int words;		/* of a message */
 	bool processes;
-	bool shared;		/* the locks are, as those of processes */
-	bool unlocked;		/* the mutex is, when it is broadcast */
+	bool shared;		/* process-shared locks, as between processes */
+	bool unlocked;		/* the mutex is not held during the broadcast */
 };
 
 struct member {
@@ -45,8 +48,8 @@ struct member {
 };
 
 /*
- * As in any program: what is used together lies together, beginning with a cache line of its own.
- * All locks are in one page.
+ * As in any program, data used together is adjacent and starts at a cache line. All locks are in
+ * one page.
  */
 struct work {
 	struct {
@@ -75,7 +78,7 @@ struct work {
 	_Alignas(64) int library;
 	int kind;			/* of the library's mutex, and of our rwlock */
 	const struct plan *plan;
-	long share;			/* most operations of each member that counts */
+	long share;			/* maximum number of operations of each counting member */
 	int pipes[2][2];
 	memwait_channel_t *channels[2];
 	int ready;
@@ -128,8 +131,8 @@ static int take(struct work *work, int which)
 
 /* The mutex */
 
-/* Does what takes the same time whoever does it, and however often it is interrupted. */
-static inline void toil(uint64_t *random, int times)
+/* Work that takes the same time for each thread, however often it is interrupted. */
+static inline void busy_work(uint64_t *random, int times)
 {
 	for (; times; times--)
 		next_random(random);
@@ -140,7 +143,7 @@ static int lock_alone(struct work *work, int me)
 	long *count = &work->members[me].count;
 	int err = 0;
 
-	/* Two loops: to ask which library it is would count here. */
+	/* Two loops, because the check of the library would affect the measurement here. */
 	for (; work->library == PEER && *count < work->share; ++*count) {
 		err |= pthread_mutex_lock(&work->glibc.mutex);
 		work->left--;
@@ -157,7 +160,7 @@ static int lock_alone(struct work *work, int me)
 static int lock_among_others(struct work *work, int me)
 {
 	struct member *member = &work->members[me];
-	int times = work->plan->toil, err = 0;
+	int times = work->plan->busy_work, err = 0;
 	long left, count = 0;
 
 	do {
@@ -167,17 +170,18 @@ static int lock_among_others(struct work *work, int me)
 			work->left = left - 1;
 			count++;
 		}
-		toil(&member->random, times);
+		busy_work(&member->random, times);
 		err |= unlock(work);
-		toil(&member->random, times);
+		busy_work(&member->random, times);
 	} while (left > 1 && count < work->share);
 	member->count = count;
 	return err;
 }
 
 /*
- * Whoever has it lets the others run, who come to sleep for it; and once more when it is unlocked.
- * So on one processor, too, each has to wait each time, and each unlock has somebody to wake.
+ * The owner yields, so that the others run and go to sleep for the mutex, and yields again after it
+ * has unlocked the mutex. Therefore, even on one processor, each thread has to wait each time, and
+ * each unlock has a thread to wake.
  */
 static int lock_and_yield(struct work *work, int me)
 {
@@ -200,7 +204,7 @@ static int make_consistent(struct work *work)
 				       memwait_mutex_consistent(&work->ours.mutex);
 }
 
-/* A process that has the mutex when this returns, and for ever. */
+/* Forks a process that holds the mutex when this returns, and never unlocks it. */
 static pid_t start_owner(struct work *work)
 {
 	pid_t process = fork();
@@ -215,10 +219,10 @@ static pid_t start_owner(struct work *work)
 	return process;
 }
 
-/* The time is that from the kill until the one who waits has the mutex. */
+/* Measures the time from the kill until the waiter holds the mutex. */
 static int kill_owners(struct work *work)
 {
-	struct member *heir = &work->members[1];
+	struct member *next = &work->members[1];
 	int err = 0, i;
 
 	for (i = 1; i <= work->share && !err; i++) {
@@ -227,11 +231,11 @@ static int kill_owners(struct work *work)
 		err |= owner < 0 || work->there < 0;
 		work->there = 0;
 		__atomic_store_n(&work->turn, err ? -1 : i, __ATOMIC_RELEASE);
-		await_asleep(heir->tid);
+		await_asleep(next->tid);
 		work->begun = now_ns(CLOCK_MONOTONIC);
 		kill(owner, SIGKILL);
 		waitpid(owner, NULL, 0);
-		while (!err && counted(&heir->count) < i)
+		while (!err && counted(&next->count) < i)
 			sched_yield();
 		work->ns += work->ended - work->begun;
 	}
@@ -262,7 +266,7 @@ static int outlive_owners(struct work *work, int me)
 	return err;
 }
 
-/* The condition variable: each player has one, and is signalled while the mutex is locked. */
+/* The condition variable: each member has one, and is signalled while the mutex is locked. */
 static int take_turns(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -278,10 +282,10 @@ static int take_turns(struct work *work, int me)
 	return err | unlock(work);
 }
 
-/* What is waited for in a broadcast. */
+/* The two conditions of a broadcast. */
 enum { TO_BE_LET_GO, ALL_ARE_THERE };
 
-/* The time is that from the broadcast until the last waiter has the mutex. */
+/* Measures the time from the broadcast until the last waiter holds the mutex. */
 static int let_all_go(struct work *work)
 {
 	int err = lock(work), i;
@@ -289,7 +293,10 @@ static int let_all_go(struct work *work)
 	while (work->there != WAITERS && !err)
 		err |= wait_for(work, ALL_ARE_THERE);
 	while (work->turn < work->share && !err) {
-		/* They have unlocked the mutex: if they sleep now, then for the broadcast. */
+		/*
+		 * The waiters have unlocked the mutex: if they sleep now, they wait for the
+		 * broadcast.
+		 */
 		err |= unlock(work);
 		for (i = 1; i <= WAITERS; i++)
 			await_asleep(work->members[i].tid);
@@ -353,7 +360,7 @@ static int unlock_rwlock(struct work *work)
 				       memwait_rwlock_unlock(&work->ours.rwlock);
 }
 
-/* Each tenth time it writes two numbers, which are the same for who reads them. */
+/* Every tenth time it writes two numbers, which must be equal for all readers. */
 static int read_and_write(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -395,7 +402,7 @@ static int post_alone(struct work *work, int me)
 	return err;
 }
 
-/* The first semaphore is 1 in the beginning. */
+/* The first semaphore is 1 initially. */
 static int take_turns_by_sem(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -409,7 +416,7 @@ static int take_turns_by_sem(struct work *work, int me)
 	return err;
 }
 
-/* The barrier: a round is counted by the one to whom the barrier says so. */
+/* The barrier: a round is counted by the member that gets SERIAL_THREAD. */
 static int meet_at_barrier(struct work *work, int me)
 {
 	struct member *member = &work->members[me];
@@ -433,7 +440,7 @@ static int meet_at_barrier(struct work *work, int me)
 
 _Static_assert(PTHREAD_BARRIER_SERIAL_THREAD == MEMWAIT_BARRIER_SERIAL_THREAD, "the same");
 
-/* Channels: @which is the way that a message goes. */
+/* Channels: @which is the direction of a message. */
 
 static int send_words(struct work *work, int which, const uint64_t *message)
 {
@@ -453,7 +460,7 @@ static int receive_words(struct work *work, int which, uint64_t *message)
 	return memwait_channel_recv(work->channels[which], message, (size_t)size);
 }
 
-/* The message says how often it has been sent. */
+/* The message contains how often it has been sent. */
 static int return_message(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -473,7 +480,7 @@ static int return_message(struct work *work, int me)
 	return err;
 }
 
-/* The second counts what the first sends. */
+/* The second member counts what the first sends. */
 static int stream_messages(struct work *work, int me)
 {
 	uint64_t message[MOST_WORDS] = { 0 }, sum = 0, sums = 0;

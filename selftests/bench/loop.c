@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An event loop with many words, of which four tellers notify random ones, one by one or some at
- * once: with an eventfd or a pipe for each word, with io_uring's waits on futexes, and with
- * memwait, whose waits end with each notify or go on. The tellers are processes that share memory
- * with the loop, or, for private words, threads beside it.
+ * An event loop with many words. Four notifiers notify random words, one by one or in batches: with
+ * an eventfd or a pipe for each word, with io_uring's futex waits, and with memwait, whose waits
+ * end with each notify or are persistent. The notifiers are processes that share memory with the
+ * loop or, for private words, threads of its process.
  *
- * Each word is a counter. A teller adds one to it and then tells the loop; the loop looks how much
- * was added each time that it is told, and has to see everything. Beside the time for a notify it
- * says how often the loop turned for one: what a scheduler makes of the same work differs.
+ * Each word is a counter. A notifier adds one to it and then wakes the loop. Whenever the loop is
+ * woken it reads how much was added, and must see everything. In addition to the time for a notify
+ * the bench prints how often the loop turned for one, because the same work differs with
+ * scheduling.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -17,65 +18,65 @@
 #include <sys/resource.h>
 
 #define WORDS		10000
-#define TELLERS		4
+#define NOTIFIERS		4
 #define BATCH		256	/* events, completions and waits in one call */
-#define TOLD		16	/* most words that a teller tells of at once */
+#define LARGEST_BATCH	16	/* most words in one call of a notifier */
 
-/* What tellers and loop share. */
-struct board {
+/* Memory that the notifiers and the loop share. */
+struct shared {
 	pthread_barrier_t ready, over;
 	uint32_t words[WORDS];
-	long woken;		/* the sum of what notifies have returned */
+	long woken;		/* sum of the results of all notifies */
 };
 
 struct loop {
 	const struct kind *kind;
-	struct board *board;
+	struct shared *shared;
 	int words;
-	int told;		/* words that a teller tells of at once */
+	int batch;		/* words in one call of a notifier */
 	uint32_t flags;		/* of the words: MEMWAIT_PRIVATE or 0 */
 	uint32_t seen_of[WORDS];
 	long seen;		/* the sum of @seen_of */
-	long ended;		/* notifies that were counted */
+	long ended;		/* counted notifies */
 	long turns;
 	int epoll;
 	int fd;
-	int eventfds[WORDS];	/* or the ends of pipes that are read */
-	int pipes[WORDS];	/* the ends that are written */
+	int eventfds[WORDS];	/* or the read ends of pipes */
+	int pipes[WORDS];	/* the write ends */
 	struct ring ring;
 };
 
 struct kind {
-	/* Returns false if this machine does not have it. */
+	/* Returns false if this machine lacks the interface. */
 	bool (*open)(struct loop *loop);
 	void (*close)(struct loop *loop);
-	/* What every word takes. */
+	/* Prepares every word. */
 	bool (*arm_all)(struct loop *loop);
-	/* Waits for something to do, and does a batch of it. */
+	/* Waits for events, and processes a batch of them. */
 	bool (*turn)(struct loop *loop);
-	/* Called by a teller. Returns how many it has woken, or a negative number. */
-	int (*tell)(struct loop *loop, const int *words, int n);
-	/* Takes what came after the loop had seen everything. */
+	/* Called by a notifier. Returns how many waits it has woken, or a negative number. */
+	int (*wake)(struct loop *loop, const int *words, int n);
+	/* Processes what arrived after the loop had seen everything. */
 	bool (*drain)(struct loop *loop);
 };
 
-/* Sees what was added to a word. Returns its value. */
+/* Reads what was added to a word. Returns the value of the word. */
 static uint32_t look(struct loop *loop, int word)
 {
-	uint32_t value = __atomic_load_n(&loop->board->words[word], __ATOMIC_SEQ_CST);
+	uint32_t value = __atomic_load_n(&loop->shared->words[word], __ATOMIC_SEQ_CST);
 
 	loop->seen += value - loop->seen_of[word];
 	loop->seen_of[word] = value;
 	return value;
 }
 
-/* What a closed ring leaves to be done by its thread interrupts it as a signal does. */
+/* Task work that a closed ring leaves to its thread interrupts epoll_wait() as a signal does. */
 static int await_events(struct loop *loop, struct epoll_event *events, int room)
 {
 	return (int)TEMP_FAILURE_RETRY(epoll_wait(loop->epoll, events, room, 60000));
 }
 
-/* One eventfd for each word. Nobody reads them: each write is a new edge. */
+/* One eventfd for each word, which is never read: each write is a new edge. */
 
 static const struct kind eventfd_kind;
 
@@ -131,7 +132,7 @@ static bool eventfd_turn(struct loop *loop)
 	return n > 0;
 }
 
-/* As most programs have it: level-triggered, so that it has to be read. */
+/* Level-triggered, as in most programs, so that it must be read. */
 static bool eventfd_turn_and_read(struct loop *loop)
 {
 	struct epoll_event events[BATCH];
@@ -146,7 +147,7 @@ static bool eventfd_turn_and_read(struct loop *loop)
 	return n > 0;
 }
 
-static int eventfd_tell(struct loop *loop, const int *words, int n)
+static int eventfd_wake(struct loop *loop, const int *words, int n)
 {
 	uint64_t one = 1;
 	int i;
@@ -169,7 +170,7 @@ static const struct kind eventfd_kind = {
 	.close = eventfd_close_all,
 	.arm_all = eventfd_arm_all,
 	.turn = eventfd_turn,
-	.tell = eventfd_tell,
+	.wake = eventfd_wake,
 	.drain = eventfd_drain,
 };
 
@@ -178,11 +179,11 @@ static const struct kind eventfd_read_kind = {
 	.close = eventfd_close_all,
 	.arm_all = eventfd_arm_all,
 	.turn = eventfd_turn_and_read,
-	.tell = eventfd_tell,
+	.wake = eventfd_wake,
 	.drain = eventfd_drain,
 };
 
-/* A pipe for each word, which has to be read, as it would be full in the end. */
+/* A pipe for each word, which must be read, because it would become full. */
 
 static bool pipe_arm_all(struct loop *loop)
 {
@@ -224,8 +225,8 @@ static bool pipe_turn(struct loop *loop)
 	return n > 0;
 }
 
-/* A full one is as good: the loop has not looked yet. */
-static int pipe_tell(struct loop *loop, const int *words, int n)
+/* A full pipe serves as well: the loop has not read it yet. */
+static int pipe_wake(struct loop *loop, const int *words, int n)
 {
 	int i;
 
@@ -241,11 +242,11 @@ static const struct kind pipe_kind = {
 	.close = pipe_close_all,
 	.arm_all = pipe_arm_all,
 	.turn = pipe_turn,
-	.tell = pipe_tell,
+	.wake = pipe_wake,
 	.drain = eventfd_drain,
 };
 
-/* A context for all words, in an epoll as any loop has it. */
+/* One context for all words, in an epoll set as in any loop. */
 
 static bool memwait_open_loop(struct loop *loop)
 {
@@ -262,7 +263,7 @@ static void memwait_close_loop(struct loop *loop)
 	close(loop->fd);
 }
 
-/* A word that has changed since it was looked at is looked at again. */
+/* Arms words; a word that has changed in the meantime is read again. */
 static bool memwait_arm(struct loop *loop, int *words, int n)
 {
 	struct memwait_async entries[BATCH];
@@ -272,7 +273,7 @@ static bool memwait_arm(struct loop *loop, int *words, int n)
 		for (i = 0; i < n; i++)
 			entries[i] = (struct memwait_async) {
 				.wait = {
-					.addr = (uintptr_t)&loop->board->words[words[i]],
+					.addr = (uintptr_t)&loop->shared->words[words[i]],
 					.expected = look(loop, words[i]),
 					.deadline = MEMWAIT_FOREVER,
 					.flags = MEMWAIT_SIZE_U32 | loop->flags,
@@ -321,18 +322,18 @@ static bool memwait_turn(struct loop *loop)
 	return memwait_arm(loop, words, n);
 }
 
-static int memwait_tell(struct loop *loop, const int *words, int n)
+static int memwait_wake(struct loop *loop, const int *words, int n)
 {
-	struct memwait_notify notifies[TOLD];
-	uint32_t woken[TOLD];
+	struct memwait_notify notifies[LARGEST_BATCH];
+	uint32_t woken[LARGEST_BATCH];
 	int i, sum = 0;
 
 	if (n == 1)
-		return mw_notify(loop->fd, &loop->board->words[*words], 1,
+		return mw_notify(loop->fd, &loop->shared->words[*words], 1,
 				 MEMWAIT_SIZE_U32 | loop->flags);
 	for (i = 0; i < n; i++)
 		notifies[i] = (struct memwait_notify) {
-			.addr = (uintptr_t)&loop->board->words[words[i]],
+			.addr = (uintptr_t)&loop->shared->words[words[i]],
 			.count = 1,
 			.flags = MEMWAIT_SIZE_U32 | loop->flags,
 		};
@@ -358,11 +359,11 @@ static const struct kind memwait_kind = {
 	.close = memwait_close_loop,
 	.arm_all = memwait_arm_all,
 	.turn = memwait_turn,
-	.tell = memwait_tell,
+	.wake = memwait_wake,
 	.drain = memwait_drain,
 };
 
-/* The same with waits that go on: a word is armed once. */
+/* The same with persistent waits: each word is armed once. */
 
 static bool persistent_arm_all(struct loop *loop)
 {
@@ -373,7 +374,7 @@ static bool persistent_arm_all(struct loop *loop)
 		for (n = 0; n < BATCH && i + n < loop->words; n++)
 			entries[n] = (struct memwait_async) {
 				.wait = {
-					.addr = (uintptr_t)&loop->board->words[i + n],
+					.addr = (uintptr_t)&loop->shared->words[i + n],
 					.deadline = MEMWAIT_FOREVER,
 					.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PERSISTENT |
 						 loop->flags,
@@ -417,11 +418,11 @@ static const struct kind persistent_kind = {
 	.close = memwait_close_loop,
 	.arm_all = persistent_arm_all,
 	.turn = persistent_turn,
-	.tell = memwait_tell,
+	.wake = memwait_wake,
 	.drain = persistent_drain,
 };
 
-/* The loop waits in the ring itself, and the tellers wake by futex(2). */
+/* The loop waits in the ring itself, and the notifiers wake it by futex(2). */
 
 static bool ring_open_loop(struct loop *loop)
 {
@@ -435,7 +436,7 @@ static void ring_close_loop(struct loop *loop)
 
 static void ring_arm(struct loop *loop, int word)
 {
-	ring_wait(&loop->ring, &loop->board->words[word], look(loop, word),
+	ring_wait(&loop->ring, &loop->shared->words[word], look(loop, word),
 		  MEMWAIT_SIZE_U32 | loop->flags, word);
 }
 
@@ -451,7 +452,7 @@ static bool ring_arm_all(struct loop *loop)
 	return ring_submit(&loop->ring, 0);
 }
 
-/* A word that has changed since it was looked at completes with EAGAIN. */
+/* A word that has changed since it was read completes with EAGAIN. */
 static bool ring_turn(struct loop *loop)
 {
 	const struct io_uring_cqe *cqe;
@@ -472,20 +473,20 @@ static bool ring_turn(struct loop *loop)
 	return true;
 }
 
-static int ring_tell(struct loop *loop, const int *words, int n)
+static int ring_wake(struct loop *loop, const int *words, int n)
 {
 	int i, sum = 0, ret = 0;
 
 	for (i = 0; i < n && ret >= 0; i++) {
-		ret = (int)futex_wake(&loop->board->words[words[i]], 1, loop->flags);
+		ret = (int)futex_wake(&loop->shared->words[words[i]], 1, loop->flags);
 		sum += ret;
 	}
 	return ret < 0 ? ret : sum;
 }
 
 /*
- * Submits what was queued last, and something that completes at once, lest it wait. A ring makes
- * some completions at a time.
+ * Submits what was queued last, and a request that completes immediately, so that the call does not
+ * block. A ring posts some completions at a time.
  */
 static bool ring_drain(struct loop *loop)
 {
@@ -514,11 +515,11 @@ static const struct kind ring_kind = {
 	.close = ring_close_loop,
 	.arm_all = ring_arm_all,
 	.turn = ring_turn,
-	.tell = ring_tell,
+	.wake = ring_wake,
 	.drain = ring_drain,
 };
 
-struct teller {
+struct notifier {
 	struct loop *loop;
 	int number;
 	long times;
@@ -526,88 +527,88 @@ struct teller {
 	pthread_t thread;
 };
 
-/* Returns whether it went well. */
-static bool notify_random_words(const struct teller *teller)
+/* Returns whether all calls succeeded. */
+static bool notify_random_words(const struct notifier *notifier)
 {
-	struct loop *loop = teller->loop;
-	uint64_t random = teller->number + 1;
-	int words[TOLD], n, ret = 0;
-	long woken = 0, times = teller->times;
+	struct loop *loop = notifier->loop;
+	uint64_t random = notifier->number + 1;
+	int words[LARGEST_BATCH], n, ret = 0;
+	long woken = 0, times = notifier->times;
 
-	pthread_barrier_wait(&loop->board->ready);
-	for (; times > 0 && ret >= 0; times -= loop->told) {
-		for (n = 0; n < loop->told && n < times; n++) {
+	pthread_barrier_wait(&loop->shared->ready);
+	for (; times > 0 && ret >= 0; times -= loop->batch) {
+		for (n = 0; n < loop->batch && n < times; n++) {
 			words[n] = (int)(next_random(&random) % loop->words);
-			__atomic_add_fetch(&loop->board->words[words[n]], 1, __ATOMIC_SEQ_CST);
+			__atomic_add_fetch(&loop->shared->words[words[n]], 1, __ATOMIC_SEQ_CST);
 		}
-		ret = loop->kind->tell(loop, words, n);
+		ret = loop->kind->wake(loop, words, n);
 		woken += ret;
 	}
-	__atomic_add_fetch(&loop->board->woken, woken, __ATOMIC_RELAXED);
-	/* To close what was inherited takes time, which does not count. */
-	pthread_barrier_wait(&loop->board->over);
+	__atomic_add_fetch(&loop->shared->woken, woken, __ATOMIC_RELAXED);
+	/* Closing what was inherited takes time, which must not count. */
+	pthread_barrier_wait(&loop->shared->over);
 	return ret >= 0;
 }
 
-static void *notify_in_thread(void *teller)
+static void *notify_in_thread(void *notifier)
 {
-	return notify_random_words(teller) ? teller : NULL;
+	return notify_random_words(notifier) ? notifier : NULL;
 }
 
-static bool start_teller(struct teller *teller)
+static bool start_notifier(struct notifier *notifier)
 {
-	if (teller->loop->flags & MEMWAIT_PRIVATE)
-		return !pthread_create(&teller->thread, NULL, notify_in_thread, teller);
-	teller->pid = fork();
-	if (!teller->pid)
-		_exit(!notify_random_words(teller));
-	return teller->pid > 0;
+	if (notifier->loop->flags & MEMWAIT_PRIVATE)
+		return !pthread_create(&notifier->thread, NULL, notify_in_thread, notifier);
+	notifier->pid = fork();
+	if (!notifier->pid)
+		_exit(!notify_random_words(notifier));
+	return notifier->pid > 0;
 }
 
-static bool join_teller(struct teller *teller)
+static bool join_notifier(struct notifier *notifier)
 {
 	void *result;
 	int status;
 
-	if (teller->loop->flags & MEMWAIT_PRIVATE)
-		return !pthread_join(teller->thread, &result) && result;
-	return waitpid(teller->pid, &status, 0) == teller->pid && !status;
+	if (notifier->loop->flags & MEMWAIT_PRIVATE)
+		return !pthread_join(notifier->thread, &result) && result;
+	return waitpid(notifier->pid, &status, 0) == notifier->pid && !status;
 }
 
-static struct board *new_board(uint32_t flags)
+static struct shared *new_shared(uint32_t flags)
 {
-	struct board *board = flags & MEMWAIT_PRIVATE ? private_page(sizeof(*board)) :
-							shared_page(sizeof(*board));
-	pthread_barrierattr_t shared;
+	struct shared *shared = flags & MEMWAIT_PRIVATE ? private_page(sizeof(*shared)) :
+							  shared_page(sizeof(*shared));
+	pthread_barrierattr_t attributes;
 
-	if (!board)
+	if (!shared)
 		return NULL;
-	memset(board, 0, sizeof(*board));
-	pthread_barrierattr_init(&shared);
-	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&board->ready, &shared, TELLERS + 1);
-	pthread_barrier_init(&board->over, &shared, TELLERS + 1);
-	pthread_barrierattr_destroy(&shared);
-	return board;
+	memset(shared, 0, sizeof(*shared));
+	pthread_barrierattr_init(&attributes);
+	pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&shared->ready, &attributes, NOTIFIERS + 1);
+	pthread_barrier_init(&shared->over, &attributes, NOTIFIERS + 1);
+	pthread_barrierattr_destroy(&attributes);
+	return shared;
 }
 
-/* And each notify that was counted has ended a wait. */
+/* Also checks that each counted notify has ended a wait. */
 static bool everything_was_seen(const struct loop *loop, long times)
 {
 	long sum = 0;
 	int i;
 
 	for (i = 0; i < WORDS; i++)
-		sum += loop->board->words[i];
-	return sum == times && loop->seen == times && loop->ended == loop->board->woken;
+		sum += loop->shared->words[i];
+	return sum == times && loop->seen == times && loop->ended == loop->shared->woken;
 }
 
-/* Beside MEMWAIT_PRIVATE. */
+/* In addition to MEMWAIT_PRIVATE. */
 #define BY_BATCHES	0x1
 
 static double run_loop(struct loop *loop, long times)
 {
-	struct teller tellers[TELLERS];
+	struct notifier notifiers[NOTIFIERS];
 	bool right;
 	double result;
 	uint64_t start;
@@ -615,15 +616,15 @@ static double run_loop(struct loop *loop, long times)
 
 	if (!loop->kind->arm_all(loop))
 		return BENCH_FAILED;
-	for (i = 0; i < TELLERS; i++) {
-		tellers[i] = (struct teller){
-			.loop = loop, .number = i, .times = times / TELLERS,
+	for (i = 0; i < NOTIFIERS; i++) {
+		notifiers[i] = (struct notifier){
+			.loop = loop, .number = i, .times = times / NOTIFIERS,
 		};
-		if (!start_teller(&tellers[i]))
+		if (!start_notifier(&notifiers[i]))
 			abort();
 	}
 
-	pthread_barrier_wait(&loop->board->ready);
+	pthread_barrier_wait(&loop->shared->ready);
 	start = now_ns(CLOCK_MONOTONIC);
 	do {
 		right = loop->kind->turn(loop);
@@ -634,9 +635,9 @@ static double run_loop(struct loop *loop, long times)
 	bench_aside.unit = "";
 	bench_aside.figure = (double)loop->turns / (double)times;
 
-	pthread_barrier_wait(&loop->board->over);
-	for (i = 0; i < TELLERS; i++)
-		right &= join_teller(&tellers[i]);
+	pthread_barrier_wait(&loop->shared->over);
+	for (i = 0; i < NOTIFIERS; i++)
+		right &= join_notifier(&notifiers[i]);
 	right &= loop->kind->drain(loop);
 	return right && everything_was_seen(loop, times) ? result : BENCH_FAILED;
 }
@@ -659,10 +660,10 @@ static double with_loop(const struct contender *contender, int words, uint32_t f
 	memset(&loop, 0, sizeof(loop));
 	loop.kind = contender->how;
 	loop.words = words;
-	loop.told = flags & BY_BATCHES ? TOLD : 1;
+	loop.batch = flags & BY_BATCHES ? LARGEST_BATCH : 1;
 	loop.flags = flags & MEMWAIT_PRIVATE;
-	loop.board = new_board(loop.flags);
-	if (!loop.board)
+	loop.shared = new_shared(loop.flags);
+	if (!loop.shared)
 		return BENCH_FAILED;
 	if (loop.kind->open(&loop)) {
 		result = run(&loop, times);
@@ -671,7 +672,7 @@ static double with_loop(const struct contender *contender, int words, uint32_t f
 	} else if (loop.kind == &memwait_kind || loop.kind == &persistent_kind) {
 		result = BENCH_FAILED;
 	}
-	munmap(loop.board, sizeof(*loop.board));
+	munmap(loop.shared, sizeof(*loop.shared));
 	return result;
 }
 

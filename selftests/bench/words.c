@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A word beside a futex: calls that find nothing to do, and, as `perf bench futex` does it,
- * hashing, waking and requeueing.
+ * Words compared with futexes: calls that find nothing to do, and hashing, waking and requeueing as
+ * in `perf bench futex`.
  */
 #include <sys/eventfd.h>
 
@@ -10,12 +10,15 @@
 
 #define SLEEPERS	64
 #define HASHED		1024	/* words of each thread */
-#define EXPECTED	1234	/* by waits that find 0 */
+#define EXPECTED	1234	/* by waits for words that are 0 */
 
-/* One call of each contender. What it passes by address is built once, as a user at best would. */
+/*
+ * One call of each contender. Arguments passed by address are built once, as in a well-written
+ * program.
+ */
 struct call {
 	uint32_t *word, *target;
-	uint32_t number;	/* that is expected, or of waiters to wake, or to move */
+	uint32_t number;	/* expected value, or number of waiters to wake or move */
 	uint32_t private;
 	int fd;
 	union {
@@ -30,7 +33,7 @@ struct way {
 	long (*wait)(struct call *call);	/* returns an outcome */
 	long (*wake)(struct call *call);	/* returns how many */
 	long (*move)(struct call *call);	/* the same */
-	long (*count)(struct call *call);	/* of those asleep where @call waits */
+	long (*count)(struct call *call);	/* threads asleep on the word of @call */
 };
 
 static long outcome(long ret)
@@ -59,7 +62,7 @@ static long move_by_futex(struct call *call)
 	return requeue(call->word, call->target, call->number, call->private);
 }
 
-/* Who is moved to where he was stays where he was, and is counted. */
+/* A waiter that is moved to its own word stays where it is, and is counted. */
 static long count_by_futex(struct call *call)
 {
 	return requeue(call->word, call->word, INT_MAX, call->private);
@@ -117,7 +120,7 @@ static const struct way by_memwait = {
 	.count = count_by_memwait,
 };
 
-/* What a run has. */
+/* State of a run. */
 struct table {
 	const struct way *way;
 	uint32_t private;
@@ -177,9 +180,9 @@ static struct call call_move(const struct table *table, uint32_t *word, uint32_t
 	};
 }
 
-/* Runs a work on a table that is laid for it. */
-static double at_table(const struct contender *contender, long times,
-		       double (*work)(struct table *table, int number, long times))
+/* Sets up a table and runs a work on it. */
+static double with_table(const struct contender *contender, long times,
+			 double (*work)(struct table *table, int number, long times))
 {
 	struct table table = { .way = contender->how, .private = contender->flags };
 	double figure = BENCH_FAILED;
@@ -201,7 +204,7 @@ static double at_table(const struct contender *contender, long times,
 	return figure;
 }
 
-/* Returns the time that it took, 0 if one returned something else. */
+/* Returns the duration, or 0 if a call did not return @result. */
 static uint64_t repeat(long (*function)(struct call *call), struct call *call, long result,
 		       long times)
 {
@@ -229,7 +232,7 @@ static double notify_work(struct table *table, int number, long times)
 
 static double notify_nobody(const struct contender *contender, long times)
 {
-	return at_table(contender, times, notify_work);
+	return with_table(contender, times, notify_work);
 }
 
 static double not_equal_work(struct table *table, int number, long times)
@@ -241,10 +244,10 @@ static double not_equal_work(struct table *table, int number, long times)
 
 static double not_equal(const struct contender *contender, long times)
 {
-	return at_table(contender, times, not_equal_work);
+	return with_table(contender, times, not_equal_work);
 }
 
-/* All begin together. */
+/* Waits until all have arrived. */
 static void meet(int *there, int n)
 {
 	__atomic_add_fetch(there, 1, __ATOMIC_ACQ_REL);
@@ -252,7 +255,7 @@ static void meet(int *there, int n)
 		sched_yield();
 }
 
-/* One of as many threads as there are processors, or as many as have something to do. */
+/* A thread of as many as there are processors, or as many as have work. */
 struct worker {
 	pthread_t thread;
 	const struct table *table;
@@ -260,10 +263,10 @@ struct worker {
 	int *there;
 	struct call call;
 	long times;
-	uint64_t ns;		/* out: 0 if something was wrong */
+	uint64_t ns;		/* out: 0 after an error */
 };
 
-/* Returns the sum of their times, 0 if something was wrong. */
+/* Returns the sum of the times, 0 after an error. */
 static uint64_t work_together(struct worker *workers, int n, const struct table *table,
 			      void *(*function)(void *worker))
 {
@@ -326,10 +329,10 @@ static double hash_work(struct table *table, int number, long times)
 
 static double hash(const struct contender *contender, long times)
 {
-	return at_table(contender, times, hash_work);
+	return with_table(contender, times, hash_work);
 }
 
-/* Those who sleep at the first word of a table. */
+/* Threads that sleep on the first word of a table. */
 struct sleepers;
 
 struct sleeper {
@@ -343,8 +346,8 @@ struct sleepers {
 	struct sleeper each[SLEEPERS];
 	struct call call;
 	long times;
-	int gate;		/* where those who were woken wait until they may sleep again */
-	int awake;		/* how often one was woken */
+	int gate;		/* woken threads wait here until they may sleep again */
+	int awake;		/* counts wake-ups */
 	bool failed;
 };
 
@@ -369,7 +372,7 @@ static void *sleep_often(void *arg)
 	return NULL;
 }
 
-/* Opens the gate, and returns when all sleep, false if that failed. */
+/* Opens the gate. Returns when all threads sleep, or false on failure. */
 static bool let_all_sleep(struct sleepers *all)
 {
 	uint64_t n = SLEEPERS;
@@ -388,8 +391,8 @@ static bool let_all_sleep(struct sleepers *all)
 }
 
 /*
- * Does a work so many times on all who sleep. If one fails nobody is waited for: the test ends
- * then, and whoever still sleeps with it.
+ * Does a work @times times on all sleepers. After a failure it does not wait for them: the test
+ * ends then, and so do the threads.
  */
 static double on_sleepers(struct table *table, int number, long times,
 			  uint64_t (*work)(struct table *table, int number))
@@ -441,10 +444,10 @@ static double wake_work(struct table *table, int number, long times)
 	return on_sleepers(table, number, times, wake_all);
 }
 
-/* number: how many are woken by each call. */
+/* number: how many threads each call wakes. */
 static double wake(const struct contender *contender, long times)
 {
-	return at_table(contender, times, wake_work);
+	return with_table(contender, times, wake_work);
 }
 
 static void *wake_share(void *arg)
@@ -475,12 +478,13 @@ static double parallel_work(struct table *table, int number, long times)
 
 static double parallel_wakers(const struct contender *contender, long times)
 {
-	return at_table(contender, times, parallel_work);
+	return with_table(contender, times, parallel_work);
 }
 
 /*
- * To another word each time: it is luck whether a futex meets the first word in the buckets of the
- * kernel's hash table, and then moving one costs much more, moving all much less.
+ * Uses another target each time: with a futex it depends on chance whether the target is in the
+ * same bucket as the first word, and then moving a single waiter costs much more, moving all much
+ * less.
  */
 static uint64_t move_all(struct table *table, int number)
 {
@@ -497,13 +501,13 @@ static double move_work(struct table *table, int number, long times)
 	return on_sleepers(table, number, times, move_all);
 }
 
-/* number: how many are moved by each call. */
+/* number: how many threads each call moves. */
 static double move(const struct contender *contender, long times)
 {
-	return at_table(contender, times, move_work);
+	return with_table(contender, times, move_work);
 }
 
-/* Maps and unmaps a page over and over, in a thread of its own. */
+/* A thread that maps and unmaps a page repeatedly. */
 struct mapper {
 	pthread_t thread;
 	long mappings;
@@ -532,7 +536,9 @@ static void *map_and_unmap(void *arg)
 
 #define AT_ONCE	50
 
-/* The waits' time only, on one processor as well; and between them there always is a mapping. */
+/*
+ * Counts the time of the waits only, even on one processor. There is always a mapping between them.
+ */
 static double mapping_work(struct table *table, int number, long times)
 {
 	struct call call = call_wait(table, table->words, number);
@@ -556,7 +562,7 @@ static double mapping_work(struct table *table, int number, long times)
 
 static double mapping(const struct contender *contender, long times)
 {
-	return at_table(contender, times, mapping_work);
+	return with_table(contender, times, mapping_work);
 }
 
 FIXTURE_VARIANT_ADD(bench, notify_nobody_private)

@@ -24,6 +24,7 @@ point()
 }
 
 point "the tests" python3 -B run.py
+point "the tests of tasks, with uvloop" python3 -B run.py uvloop
 point "an interpreter ends while its threads wait" python3 -B ends.py
 point "an interpreter ends while there are objects" python3 -B alive.py
 for example in "$examples"/*.py; do

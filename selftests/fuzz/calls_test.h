@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Calls. What they return is compared with the errors of the kind of call. */
+/* The calls. Their results are compared with the errors that their kind allows. */
 #ifndef CALLS_TEST_H
 #define CALLS_TEST_H
 
@@ -70,7 +70,7 @@ static void do_waiters(struct thread *t)
 {
 	struct memwait_notify arg = notify_arg(t->call->arg + 3);
 
-	/* Mostly right. */
+	/* Usually valid. */
 	if (t->call->arg[4] < 224)
 		arg.count = 0;
 	issue(t, MEMWAIT_IOC_WAITERS, &arg, sizeof(arg), 0);
@@ -84,7 +84,7 @@ static void do_cancel(struct thread *t)
 	CHECK(t, t->ret != -EFAULT || !passed(t, at));
 }
 
-/* Words in a row, or one of them again and again. */
+/* Makes a group of adjacent words, or of one word several times. */
 static void make_group(struct memwait_wait *waits, uint32_t nr, uint8_t word, uint8_t value,
 		       uint8_t flags)
 {
@@ -103,7 +103,7 @@ static void make_group(struct memwait_wait *waits, uint32_t nr, uint8_t word, ui
 
 #define ENTRIES	4
 
-/* The entry of a batch that the call has left off at says why, unless it cannot. */
+/* The entry at which the call stopped has the reason as its result, unless it cannot be written. */
 static void check_entry(struct thread *t, const struct memwait_async *entry,
 			const struct memwait_async *was, bool failed)
 {
@@ -167,7 +167,7 @@ static void do_wait_async(struct thread *t)
 			.index = a[2],
 		};
 	}
-	/* As few as are asked for: the area ends behind them. */
+	/* Only as many entries as @count says: the area ends behind them. */
 	nr = arg.count < ENTRIES ? arg.count : ENTRIES;
 	arg.waits = place(t, c->arg[2] / PLACES, entries, nr * sizeof(entries[0]), ARRAY_AT);
 	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
@@ -175,13 +175,13 @@ static void do_wait_async(struct thread *t)
 	was = passed(t, issue(t, MEMWAIT_IOC_WAIT_ASYNC, &arg, sizeof(arg), 8));
 	if (!in_area(t, arg.waits))
 		return;
-	/* With another size of the elements they are others, and lie elsewhere. */
+	/* With another element size the elements differ and are elsewhere. */
 	if (was && was->entry_size != sizeof(entries[0])) {
 		may_change(t, arg.waits, AREA);
 		return;
 	}
 
-	/* The copy changes as the entries are looked at. */
+	/* The copy is changed while the entries are checked. */
 	memcpy(before, t->copy + (arg.waits - (uintptr_t)t->area),
 	       sizeof(before) < AREA - (arg.waits - (uintptr_t)t->area) ? sizeof(before) :
 	       AREA - (arg.waits - (uintptr_t)t->area));
@@ -192,10 +192,10 @@ static void do_wait_async(struct thread *t)
 	if (i < ENTRIES && in_area(t, (uintptr_t)&entry[i + 1] - 1) &&
 	    memcmp(&entry[i], &before[i], sizeof(before[i])))
 		check_entry(t, &entry[i], &before[i], true);
-	/* Beyond those that were made there may be more, if the count was a large one. */
+	/* If the count was large, there may be entries behind those that were made. */
 	for (i = ENTRIES; i <= nr; i++)
 		may_change(t, (uintptr_t)&entry[i].id, 16);
-	/* Cut by the end of the area. */
+	/* The array was cut by the end of the area. */
 	if (c->arg[2] / PLACES % PLACES == CUT)
 		may_change(t, arg.waits, AREA);
 }
@@ -277,7 +277,7 @@ static void do_notify_wait(struct thread *t)
 		CHECK(t, now->state == MEMWAIT_NOTIFIED);
 	else if (t->ret >= 0)
 		CHECK(t, !now->state);
-	else if (t->ret != -EBADF)	/* closed before a restart, which then does not get here */
+	else if (t->ret != -EBADF)	/* closed before a restart: the ioctl is not called */
 		CHECK(t, !now->state || now->state == was->state);
 	if (t->ret == MEMWAIT_TIMED_OUT)
 		check_deadline(t, was->wait.deadline, was->wait.flags);
@@ -288,7 +288,7 @@ static void do_notify_wait(struct thread *t)
 	may_change(t, (uintptr_t)&now->notified, 8);
 }
 
-#define NOTIFIES	24	/* more than the module does at a time */
+#define NOTIFIES	24	/* more than one step of the module */
 
 static void do_notify_many(struct thread *t)
 {
@@ -372,7 +372,7 @@ static void do_raw(struct thread *t)
 	uint8_t type = c->arg[4] % 8 ? MEMWAIT_IOC_MAGIC : c->arg[4], nr = c->arg[5] % 16;
 
 	issue(t, _IOC(c->arg[3] % 4, type, nr, 0), bytes, sizeof(bytes), 0);
-	/* It may be one that there is, or one that any file has: those write. */
+	/* An existing ioctl, or one that every file has, may write. */
 	if (type == MEMWAIT_IOC_MAGIC && nr > _IOC_NR(MEMWAIT_IOC_CHANGE_NOTIFY))
 		CHECK(t, t->ret == -ENOTTY || t->ret == -EBADF);
 	else
@@ -381,7 +381,7 @@ static void do_raw(struct thread *t)
 
 static void check_completion(struct thread *t, const struct memwait_completion *done)
 {
-	/* The user data may be any: a bit of it may have been flipped on its way in. */
+	/* The user data is arbitrary, because a bit of it may have been flipped. */
 	CHECK(t, done->id);
 	CHECK(t, done->result == MEMWAIT_OK || done->result == MEMWAIT_TIMED_OUT ||
 	      done->result == MEMWAIT_OWNER_DIED);
@@ -417,7 +417,7 @@ static void do_read(struct thread *t)
 		t->ret = -errno;
 	coverage_end(t);
 	if (t->ret < 0) {
-		/* It may have come to the end of the area with the second half of a record. */
+		/* The second half of a record may have crossed the end of the area. */
 		if (t->ret == -EFAULT)
 			may_change(t, at, size);
 		return;
@@ -443,11 +443,11 @@ static void do_poll(struct thread *t)
 	if (t->ret < 0)
 		t->ret = -errno;
 	coverage_end(t);
-	/* A forked process that has bound the context has ended. */
+	/* A bound context may have ended with a forked process. */
 	CHECK(t, t->ret <= 0 || (pfd.revents & POLLNVAL) ||
 	      (!t->alone && (pfd.revents & POLLHUP) && (pfd.revents & POLLERR)) ||
 	      !(pfd.revents & ~(POLLIN | POLLRDNORM)));
-	/* A read that faults takes nothing away, and EAGAIN would be a lie of one of the two. */
+	/* A read that faults consumes nothing; after POLLIN, EAGAIN would be wrong. */
 	mprotect(region(NO_ACCESS), region_size(NO_ACCESS), PROT_NONE);
 	if (t->alone && t->ret > 0 && (pfd.revents & POLLIN)) {
 		t->ret = read(context(c->arg[0]), region(NO_ACCESS),
@@ -541,7 +541,7 @@ static void do_store(struct thread *t)
 	copy_to(t, word_at(t->call->arg[0]), &value, 1 << t->call->arg[2] % 4);
 }
 
-/* What a program does to mappings and files may fail: that is the kernel's business. */
+/* Changes of mappings and files may fail, which does not matter. */
 static void do_map(struct thread *t)
 {
 	static const int protections[] = { PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE };
@@ -554,7 +554,7 @@ static void do_map(struct thread *t)
 		munmap((uint8_t *)region(i) + at, size);
 		break;
 	case 1:
-		/* Another one's size would reach into the next region. */
+		/* The size of HUGE_SHARED would reach into the next region. */
 		map_region(i, i != HUGE_SHARED && other == HUGE_SHARED ? i : other);
 		break;
 	case 2:
@@ -580,7 +580,7 @@ static void do_map(struct thread *t)
 	t->ret = 0;
 }
 
-/* The forked process runs some of the calls that follow, and ends. */
+/* The forked process runs some of the following calls, and ends. */
 static void do_fork(struct thread *t)
 {
 	pid_t pid;
@@ -616,12 +616,12 @@ static void do_pause(struct thread *t)
 		sched_yield();
 }
 
-/* What an argument's byte means. */
+/* The meaning of an argument's byte. */
 enum type {
 	NONE, CONTEXT, SIZE, PLACE, WORD, VALUE, DEADLINE, FLAGS, NR, COUNT, ID, REGION, NUMBER,
 };
 
-/* Errors beside EBADF, which any call gets whose descriptor another thread has closed. */
+/* Errors in addition to EBADF, which any call can get if another thread closes its descriptor. */
 #define ERRORS	12
 
 struct kind {
@@ -695,7 +695,7 @@ static const char *call_name(const struct thread *t)
 	return kinds[t->call->kind].name;
 }
 
-/* read(2) and readv(2) of a descriptor that is not open for reading are EBADF, too. */
+/* read(2) and readv(2) also fail with EBADF if the descriptor is not open for reading. */
 static void check_result(struct thread *t)
 {
 	const struct kind *kind = &kinds[t->call->kind];

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A fuzzer of /dev/memwait: programs of random calls, right and wrong ones, run by threads that
- * share contexts and words, while mappings go away and come back, and signals arrive.
+ * A fuzzer of /dev/memwait: runs programs of random calls, valid and invalid, in threads that share
+ * contexts and words, while memory is unmapped and mapped again, and signals arrive.
  *
- * A program is up to CALLS calls. Each has a kind (struct kind below) and arguments, which are
- * bytes: what a byte means depends on the argument's type, and is mostly an index into a small set
- * of interesting values. A child runs each program; whatever becomes of it, the parent is safe.
+ * A program has up to CALLS calls. Each call has a kind (struct kind below) and arguments, which
+ * are bytes. The meaning of a byte depends on the type of the argument; usually it is an index into
+ * a small set of interesting values. Each program runs in a child, so that it cannot harm the
+ * parent.
  *
- * Where the kernel has KCOV, a program that reaches an edge in the module (two of its points one
- * after another) that none has reached before joins the corpus, and new programs are made by
- * changing those. Elsewhere each program is new.
+ * If the kernel has KCOV, a program joins the corpus if it is the first to reach some edge in the
+ * module (two code points in succession), and new programs are made by changing programs of the
+ * corpus. Otherwise each program is random.
  *
- * What is checked: a call returns what Documentation/memwait.rst says, writes nothing but the
- * fields that are documented as written, and a time-out is not early; an uninterrupted call ends
- * by its deadline or by a signal; a program leaves no waiter and no charge behind, and no new
- * taint in the kernel. The kernel's own checkers are the rest.
+ * The fuzzer checks that a call returns what Documentation/memwait.rst says and writes only the
+ * fields that are documented as outputs; that a timeout is not early; that a call ends by its
+ * deadline or by a signal; and that a program leaves behind no waiter, no charge and no new taint
+ * of the kernel. The kernel's own checkers do the rest.
  *
- * MEMWAIT_FUZZ_SECONDS	how long (20, or 10 with MEMWAIT_LOADS)
- * MEMWAIT_FUZZ_SEED	of the random numbers; it is printed
- * MEMWAIT_FUZZ_REPLAY	a program in the form in which one that failed is printed: runs that
+ * MEMWAIT_FUZZ_SECONDS	duration (20, or 10 with MEMWAIT_LOADS)
+ * MEMWAIT_FUZZ_SEED	seed of the random numbers; it is printed
+ * MEMWAIT_FUZZ_REPLAY	a program in the form that is printed for a failure: runs only this program
  */
 #include "calls_test.h"
 
@@ -28,7 +29,7 @@ static void run_call(struct thread *t, const struct call *call)
 {
 	t->call = call;
 	t->ret = 0;
-	/* Neither zero nor what another thread, or an earlier call, would leave. */
+	/* Neither zero nor a value that another thread or an earlier call would leave. */
 	memset(t->area, 0xa5 ^ t->nr, AREA);
 	remember(t);
 	kinds[call->kind].function(t);
@@ -84,7 +85,7 @@ static void run_child(const struct program *p, unsigned int number)
 	uint64_t n;
 	sigset_t set;
 
-	/* The kernel names it in what it reports. */
+	/* The kernel includes this name in its reports. */
 	snprintf(name, sizeof(name), "fuzz-%u", number);
 	prctl(PR_SET_NAME, name);
 	setpgid(0, 0);
@@ -117,7 +118,7 @@ static void run_child(const struct program *p, unsigned int number)
 				break;
 			continue;
 		}
-		/* A handler with SA_RESTART ends no call, so the other signal follows. */
+		/* A handler with SA_RESTART ends no call, so later signals do not restart. */
 		for (i = 0; i < p->threads; i++)
 			syscall(SYS_tgkill, getpid(),
 				__atomic_load_n(&threads[i].tid, __ATOMIC_ACQUIRE),
@@ -131,7 +132,7 @@ static long taint(void)
 	return read_number("/proc/sys/kernel/tainted");
 }
 
-/* Whoever waits on the words of the files still is found by waking all. */
+/* Checks that no waiter is left on the words of the files, by waking all. */
 static void check_waiters(int fd)
 {
 	static const int files[] = { SHARED, FILE_SHARED, ANON_SHARED, HUGE_SHARED };
@@ -153,7 +154,7 @@ static void check_waiters(int fd)
 	for (i = 0; i < n && !shared->failed; i += ret) {
 		ret = mw_notify_many(fd, notifies + i, n - i, woken + i);
 		if (ret <= 0)
-			fail("the words cannot be looked at from %zu on: %d", i, ret);
+			fail("the words cannot be checked from %zu on: %d", i, ret);
 	}
 	for (i = 0; i < n && !shared->failed; i++) {
 		if (woken[i])
@@ -163,7 +164,7 @@ static void check_waiters(int fd)
 	}
 }
 
-/* Runs one program to its end, and looks at what it has left. */
+/* Runs one program to its end, and checks what it has left behind. */
 static void run_program(int fd, const struct program *p, unsigned int number)
 {
 	uint64_t before = mw_user_waits(fd), until;
@@ -185,14 +186,14 @@ static void run_program(int fd, const struct program *p, unsigned int number)
 	setpgid(pid, pid);
 	pfd = (struct pollfd) { .fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
 	if (poll(&pfd, 1, 1000 * LIMIT_S * slowness()) != 1)
-		fail("does not end: a call sleeps in spite of signals");
+		fail("does not end: a call sleeps despite signals");
 	close(pfd.fd);
 	kill(-pid, SIGKILL);
-	/* Those that it has forked, too. */
+	/* Also the processes that the program has forked. */
 	while (waitpid(-1, NULL, 0) > 0)
 		;
 
-	/* All are dead, but the last reference to a file may be given back by a kernel thread. */
+	/* All are dead, but a kernel thread may still have to drop the last reference to a file. */
 	until = patience(LIMIT_S);
 	while (mw_user_waits(fd) != before && now_ns(CLOCK_MONOTONIC) < until)
 		sched_yield();
@@ -201,7 +202,7 @@ static void run_program(int fd, const struct program *p, unsigned int number)
 		     (unsigned long long)before);
 	check_waiters(fd);
 	if (taint() != tainted)
-		fail("the kernel has complained: see its log");
+		fail("the kernel has reported a problem: see its log");
 	shared->programs++;
 }
 
@@ -215,7 +216,7 @@ static uint8_t random_arg(enum type type)
 	case SIZE:
 		return rnd(16) ? 0 : rnd(256);
 	case PLACE:
-		/* Of the struct, and in larger steps of an array. */
+		/* Of the struct, and multiplied by PLACES that of an array. */
 		return (rnd(12) ? NORMAL : rnd(PLACES)) + PLACES * (rnd(12) ? NORMAL : rnd(PLACES));
 	case WORD:
 		return rnd(3) ? rnd(3) + 16 * rnd(3) : rnd(256);
@@ -248,7 +249,7 @@ static struct call random_call(void)
 		c.arg[i] = random_arg(kinds[c.kind].args[i]);
 	if (!rnd(40))
 		c.flip = rnd(256);
-	/* An entry that is a group, and of how many words. */
+	/* An entry that is a group, and its number of words. */
 	if (kinds[c.kind].function == do_wait_async && !rnd(3)) {
 		c.arg[5] = rnd(7);
 		c.arg[7] = 7 + rnd(2);
@@ -297,7 +298,7 @@ static void remove_call(struct program *p, int at)
 	memset(&p->calls[p->nr], 0, sizeof(p->calls[0]));
 }
 
-/* Another one's end follows a beginning of this one. */
+/* Replaces the end of a program by the end of another one. */
 static void splice_programs(struct program *p, const struct program *other)
 {
 	int at = rnd(p->nr), from = rnd(other->nr), n = other->nr - from;
@@ -366,7 +367,7 @@ static void print_program(const struct program *p, char *text, size_t size)
 	}
 }
 
-/* Returns false if it is not the text of a program. */
+/* Returns false if the text is not that of a program. */
 static bool read_program(const char *text, struct program *p)
 {
 	char copy[TEXT], *rest = copy, *word;
@@ -484,7 +485,7 @@ static void report(uint64_t start)
 	fflush(stdout);
 }
 
-/* Numbers may differ. */
+/* Compares all but the numbers. */
 static bool is_same_failure(const char *a, const char *b)
 {
 	size_t n = strcspn(a, "0123456789");
@@ -492,7 +493,10 @@ static bool is_same_failure(const char *a, const char *b)
 	return n == strcspn(b, "0123456789") && !strncmp(a, b, n);
 }
 
-/* Fewer calls of a program that has failed, if it still fails like that. Two minutes at most. */
+/*
+ * Removes calls from a failing program as long as it fails in the same way. Takes two minutes at
+ * most.
+ */
 static void shrink(int fd, struct program *p)
 {
 	uint64_t end = in_ms(120000);
@@ -545,7 +549,7 @@ static void fuzz(const struct program *replay)
 	next = start + 30 * NSEC_PER_SEC;
 	while (now_ns(CLOCK_MONOTONIC) < end && !shared->failed) {
 		p = replay ? *replay : next_program();
-		/* Before it is run: then it can be told even if the fuzzer dies. */
+		/* Before it runs, so that it can be printed even if the fuzzer dies. */
 		print_program(&p, shared->ring[number % RING], TEXT);
 		run_program(fd, &p, number++);
 		if (shared->news && !replay)
@@ -563,12 +567,12 @@ static void fuzz(const struct program *replay)
 	fflush(stdout);
 	describe(&p);
 	fflush(stdout);
-	/* That the kernel has complained, it says only once. */
+	/* The kernel is tainted only once, so a shorter program would not fail. */
 	if (taint() != tainted)
 		return;
 	shrink(fd, &p);
 	print_program(&p, text, sizeof(text));
-	printf("# without what is not needed for that:\n# MEMWAIT_FUZZ_REPLAY=%s\n", text);
+	printf("# reduced to the calls that are needed:\n# MEMWAIT_FUZZ_REPLAY=%s\n", text);
 	describe(&p);
 }
 
@@ -602,8 +606,8 @@ FIXTURE_TEARDOWN(fuzz)
 {
 }
 
-/* What cannot be read back cannot be replayed. */
-TEST_F_TIMEOUT(fuzz, a_program_is_read_as_it_was_printed, 300)
+/* A program that cannot be read back cannot be replayed. */
+TEST_F_TIMEOUT(fuzz, a_printed_program_can_be_read_back, 300)
 {
 	struct program p, copy;
 	char text[TEXT];
@@ -621,8 +625,8 @@ TEST_F_TIMEOUT(fuzz, a_program_is_read_as_it_was_printed, 300)
 	}
 }
 
-/* Its end is that of the time that was asked for, or a failure. */
-TEST_F_TIMEOUT(fuzz, programs_get_documented_answers_and_leave_nothing, 1000000)
+/* Ends at the requested time, or after a failure. */
+TEST_F_TIMEOUT(fuzz, programs_get_documented_results_and_leave_nothing_behind, 1000000)
 {
 	const char *text = getenv("MEMWAIT_FUZZ_REPLAY");
 	struct program replay;
@@ -651,7 +655,7 @@ TEST_F_TIMEOUT(fuzz, programs_get_documented_answers_and_leave_nothing, 1000000)
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	if (status) {
-		TH_LOG("the fuzzer has died, status %#x; the last programs:", status);
+		TH_LOG("the fuzzer died with status %#x; the latest programs:", status);
 		for (i = 0; i < RING; i++)
 			TH_LOG("%s", shared->ring[i]);
 	}

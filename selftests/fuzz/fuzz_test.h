@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The world of the fuzzer: programs, regions of memory, threads, coverage. */
+/* The state of the fuzzer: programs, regions of memory, threads, coverage. */
 #ifndef FUZZ_TEST_H
 #define FUZZ_TEST_H
 
@@ -18,13 +18,13 @@
 #define CORPUS		4096
 #define RING		16
 #define TEXT		4096
-#define LIMIT_S		60	/* that long a program may take, see patience() */
+#define LIMIT_S		60	/* the most time that a program may take, see patience() */
 #define USER_DATA	0x6d656d7761697400ULL
 
 struct call {
 	uint8_t kind;
 	uint8_t thread;
-	uint8_t flip;		/* which bit of the structs is wrong; 0: none */
+	uint8_t flip;		/* which bit of the structs is flipped; 0: none */
 	uint8_t arg[ARGS];
 };
 
@@ -33,30 +33,30 @@ struct program {
 	uint8_t threads;	/* 1 to THREADS */
 	uint8_t same;		/* each thread runs all calls */
 	uint8_t restart;	/* the first signals have SA_RESTART */
-	uint8_t end;		/* 1: the process ends as soon as one thread has */
-	uint8_t pace;		/* how often a thread that waits is interrupted */
+	uint8_t end;		/* 1: the process ends as soon as one thread has ended */
+	uint8_t pace;		/* how often a waiting thread is interrupted */
 	struct call calls[CALLS];
 };
 
-/* What the parent and all children share. */
+/* Memory that the parent and all children share. */
 static struct shared {
 	int failed;
 	char failure[512];
-	uint64_t ids[16];		/* of async waits, the last ones */
+	uint64_t ids[16];		/* of the latest async waits */
 	uint32_t nr_ids;
-	uint64_t owner;			/* an id that was given to a thread or a context */
+	uint64_t owner;			/* the id of a thread or a context */
 	uint64_t calls;
-	uint64_t points;		/* of the module that were reached */
+	uint64_t points;		/* code points of the module that were reached */
 	uint64_t edges;
-	uint64_t news;			/* edges that this program was the first to reach */
+	uint64_t news;			/* edges that this program reached first */
 	uint64_t programs;
 	uint64_t corpus;
-	char ring[RING][TEXT];		/* the last programs */
+	char ring[RING][TEXT];		/* the latest programs */
 	uint8_t reached[1 << 20];	/* by offset in the module's text */
 	uint8_t edge[1 << 18];		/* by hash */
 } *shared;
 
-/* Keeps the first failure. */
+/* Stores the first failure. */
 static __printf(1, 2) void fail(const char *format, ...)
 {
 	va_list args;
@@ -76,8 +76,8 @@ static uint32_t rnd(uint32_t below)
 }
 
 /*
- * The memory that words lie in, at fixed addresses. The parent maps it, a child may change it as it
- * likes.
+ * The memory that contains the words, at fixed addresses. The parent maps it; a child may change
+ * it.
  */
 #define REGIONS_BASE	0x20000000UL
 #define REGION_STEP	0x400000UL
@@ -93,7 +93,7 @@ static const char *const region_names[] = {
 	"anonymous-shared", "huge", "secret", "unmapped",
 };
 
-/* The file that a region is a mapping of, or -1. */
+/* The file that a region maps, or -1. */
 static int region_file[REGIONS] = { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
 
 static const uint16_t offsets[16] = {
@@ -127,7 +127,7 @@ static uint64_t word_at(uint8_t value)
 	return special_addresses[(value >> 4) % COUNT_OF(special_addresses)];
 }
 
-/* Puts a region back as it was, or with something else there if kind is another one. */
+/* Maps a region again, as it was or, if @kind differs from @i, as another kind. */
 static void map_region(int i, int kind)
 {
 	int prot = PROT_READ | PROT_WRITE, flags = MAP_FIXED | MAP_SHARED, file = region_file[kind];
@@ -150,7 +150,7 @@ static void map_region(int i, int kind)
 	}
 	if (file < 0)
 		flags |= MAP_ANONYMOUS;
-	/* Where there are no huge pages, or no secret ones, the region stays empty. */
+	/* Without huge pages or secret memory, the region stays empty. */
 	if (file < 0 && (kind == HUGE_SHARED || kind == SECRET))
 		return;
 	mmap(region(i), region_size(kind), prot, flags, file, 0);
@@ -184,7 +184,7 @@ static int open_regions(void)
 	return memfd < 0 || file < 0 ? -1 : 0;
 }
 
-/* What programs have done to the files. The parent touches none of these mappings. */
+/* Restores the files that programs may have changed. The parent touches none of these mappings. */
 static void reset_regions(void)
 {
 	static const int files[] = { SHARED, FILE_SHARED, HUGE_SHARED };
@@ -194,14 +194,14 @@ static void reset_regions(void)
 	for (i = 0; i < COUNT_OF(files); i++) {
 		fd = region_file[files[i]];
 		if (fd >= 0 && (ftruncate(fd, 0) || ftruncate(fd, region_size(files[i]))))
-			fail("the file of a region cannot be set back");
+			fail("the file of a region cannot be restored");
 	}
 }
 
 /*
- * A thread of a program. Its arguments lie in its area: a page for the struct of the call, one for
- * an array, two for the arrays of groups, one more, and nothing behind that. What a call must not
- * change is found by comparing with a copy.
+ * A thread of a program. Its arguments are in its area: a page for the struct of the call, a page
+ * for an array, two for the arrays of groups, one more, and nothing behind it. Forbidden changes of
+ * a call are found by comparing the area with a copy.
  */
 #define AREA		(5 * PAGE)
 #define STRUCT_AT	1024
@@ -212,8 +212,8 @@ static void reset_regions(void)
 struct thread {
 	const struct program *program;
 	int nr;
-	bool forked;		/* this is the child that a program has forked */
-	bool alone;		/* nobody else uses its contexts */
+	bool forked;		/* a child that a program has forked */
+	bool alone;		/* no other thread uses its contexts */
 	int left;		/* calls until it ends */
 	pthread_t thread;
 	pid_t tid;
@@ -307,7 +307,7 @@ static void coverage_end(struct thread *t)
 	}
 }
 
-/* Contexts have descriptors that nothing else can get. */
+/* Contexts have descriptor numbers that no other file can get. */
 #define CONTEXTS	4
 #define CONTEXT_FD	100
 #define EPOLL_FD	110
@@ -317,7 +317,7 @@ static int context(uint8_t value)
 	return CONTEXT_FD + value % CONTEXTS;
 }
 
-/* Gives the descriptor another number. */
+/* Moves the descriptor to another number. */
 static int settle(int fd, int to)
 {
 	int ret;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R28, R30: cancels beside many waits that expire. */
+/* R28, R30: cancels while many waits expire. */
 #include "hostile_test.h"
 
-/* R30: who cancels one wait while many others expire. */
+/* R30: a thread cancels one wait while many others expire. */
 #define CANCEL_WAITS	200000
 
 struct canceller {
-	uint64_t since;		/* it is in a cancel; 0: it is not */
+	uint64_t since;		/* start time of the current cancel; 0: none */
 	uint64_t worst, forever;
 	int result, cancels, done;
 };
@@ -25,13 +25,15 @@ static int timed_cancel(struct canceller *c, int fd, uint64_t id, uint64_t *wors
 	return ret;
 }
 
-/* As the waits expire in the order of their arming, it cancels those that are about to. */
+/* The waits expire in the order of arming; this cancels the waits that are about to expire. */
 static void run_canceller(struct canceller *c, int fd, const uint64_t *ids, int n, uint64_t forever)
 {
 	long next;
 	int i;
 
-	/* If it may: so that it runs when there is something to cancel. */
+	/*
+	 * With real-time priority, if permitted, so that this runs while there are waits to cancel.
+	 */
 	set_fifo(10);
 	while (!mw_readable(fd))
 		usleep(100);
@@ -58,7 +60,7 @@ static pid_t start_canceller(struct __test_metadata *_metadata, struct canceller
 	return pid;
 }
 
-/* Ends waits of which the canceller may be about to cancel one. */
+/* Ends overdue waits; the canceller may be about to cancel one of them. */
 static void read_some(int fd)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -68,7 +70,7 @@ static void read_some(int fd)
 		mw_read(fd, done, BATCH);
 }
 
-LIMITS_TEST(R30_a_cancel_does_not_wait_for_others_expiry)
+LIMITS_TEST(R30_a_cancel_does_not_wait_for_the_expiry_of_other_waits)
 {
 	struct canceller *c = shared_page(4096);
 	int n = allow_many_waits(CANCEL_WAITS);
@@ -78,8 +80,8 @@ LIMITS_TEST(R30_a_cancel_does_not_wait_for_others_expiry)
 	while (!load(&c->done) && kill(pid, 0) == 0)
 		read_some(self->fd);
 	EXPECT_EQ(0, child_status(pid));
-	TH_LOG("the longest of %d cancels: %ld us; of one without a deadline: %ld us", c->cancels,
-	       (long)c->worst / 1000, (long)c->forever / 1000);
+	TH_LOG("longest of %d cancels: %ld us; cancel of a wait without a deadline: %ld us",
+	       c->cancels, (long)c->worst / 1000, (long)c->forever / 1000);
 	EXPECT_EQ(0, c->result);
 	EXPECT_WITHIN_MS(1000, c->worst);
 	EXPECT_WITHIN_MS(1000, c->forever);
@@ -95,14 +97,15 @@ LIMITS_TEST(R28_a_thread_in_a_cancel_can_be_killed)
 	pid_t pid = start_canceller(_metadata, c, &self->fd, self->word, ids, n);
 	bool waits = false;
 
-	/* If no cancel takes so long there is nothing to be killed in. */
+	/* If no cancel takes that long, the kill does not interrupt one. */
 	while (!load(&c->done) && !waits) {
 		read_some(self->fd);
 		since = __atomic_load_n(&c->since, __ATOMIC_ACQUIRE);
 		waits = since && now() > since + 200 * NSEC_PER_MSEC;
 	}
 	death = kill_and_time(pid);
-	TH_LOG("a cancel %s; death: %ld ms", waits ? "waits" : "never waits", in_millis(death));
+	TH_LOG("a cancel %s; the kill took %ld ms", waits ? "blocks" : "never blocks",
+	       in_millis(death));
 	EXPECT_WITHIN_MS(1000, death);
 	free(ids);
 	munmap(c, 4096);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R28, R31: a notifier of no importance is driven out by those it has woken, before it has done
- * with the others that it has claimed.
+ * R28, R31: a SCHED_IDLE notifier is preempted by threads that it has woken, before it has woken
+ * the others that it has already dequeued.
  */
 #include "hostile_test.h"
 #include <linux/membarrier.h>
 
 /*
- * R28: threads of an attacker wait on a word that he can only read, all on one processor. His
- * notifier there, which is of no importance, is driven out by those it has woken, and never comes
- * to the others.
+ * R28: an attacker's threads wait on a word that the attacker can only read, all on one processor.
+ * The notifier on this processor has SCHED_IDLE priority, is preempted by the threads that it has
+ * woken, and never reaches the remaining threads.
  */
-#define SPINNING	64	/* more of them would only hinder the kernel's own threads */
+#define SPINNING	64	/* more would only hinder the kernel's own threads */
 #define ATTACKERS	250
 #define DEADLINE_MS	3000
 
@@ -21,9 +21,9 @@ struct victim {
 };
 
 struct attack {
-	int memory;		/* the file of the word */
+	int memory;		/* the file with the word */
 	int go, stop;
-	int woken;		/* how many attackers run */
+	int woken;		/* number of attacking threads that run */
 	struct victim thread, async;
 };
 
@@ -104,7 +104,7 @@ struct barrier {
 	uint64_t took;
 };
 
-/* This is synchronize_rcu() from user space. */
+/* Measures synchronize_rcu() from user space. */
 static void *barrier_main(void *arg)
 {
 	struct barrier *b = arg;
@@ -116,7 +116,7 @@ static void *barrier_main(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
+MEMWAIT_TEST(R28_a_dequeued_thread_meets_its_deadline_and_can_be_killed)
 {
 	struct attack *a = shared_page(4096);
 	struct barrier barrier = { 0 };
@@ -127,7 +127,7 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 	bool gone;
 
 	if (processors() < 2 || geteuid())
-		SKIP(return, "needs root, and two processors");
+		SKIP(return, "needs root and two processors");
 	a->memory = new_file(4096);
 	word = map_shared(a->memory, 4096);
 	ASSERT_EQ(0, bind_to(1));
@@ -157,9 +157,9 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 	await_flag(&a->thread.done, 5);
 	await_flag(&a->async.done, 2);
 	await_flag(&barrier.done, 10);
-	TH_LOG("attackers that run: %d of %d", load(&a->woken), ATTACKERS);
+	TH_LOG("running attackers: %d of %d", load(&a->woken), ATTACKERS);
 
-	/* What has not come to its end by now does so here, or later, and has taken too long. */
+	/* Waits that have not ended by now end here or later, and have taken too long. */
 	store(&a->stop, 1);
 	EXPECT_EQ(0, child_status(attacker));
 	if (!gone)
@@ -169,7 +169,7 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 	pthread_join(barrier.thread, NULL);
 	TH_LOG("thread with a deadline of %d ms: %ld ms, async wait: %ld ms", DEADLINE_MS,
 	       in_millis(a->thread.took), in_millis(a->async.took));
-	TH_LOG("death of SIGKILL: %s%ld ms, membarrier: %ld ms", gone ? "" : "over ",
+	TH_LOG("death by SIGKILL: %s%ld ms, membarrier: %ld ms", gone ? "" : "more than ",
 	       in_millis(killed), in_millis(barrier.took));
 	EXPECT_TRUE(a->thread.result == MEMWAIT_OK || a->thread.result == MEMWAIT_TIMED_OUT);
 	EXPECT_EQ(1, a->async.result);
@@ -184,29 +184,29 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 }
 
 /*
- * R28: a thread of real time is woken, and keeps the notifier's processor until all others that the
- * same notify has reached have run, elsewhere.
+ * R28: a real-time thread is woken, and occupies the notifier's processor until all other waiters
+ * of the same notify have run on other processors.
  */
 #define TRIES	10
 
-struct seizure {
-	int fd, reached, n;	/* reached: those of the others that were woken */
+struct takeover {
+	int fd, reached, n;	/* reached: how many others were woken */
 	uint32_t *word;
-	bool all;		/* all were, while it had the processor */
+	bool all;		/* all were, while it occupied the processor */
 	struct other {
-		struct seizure *seizure;
+		struct takeover *takeover;
 		int (*sleep)(int fd);
 		int fd;
 		struct runner runner;
 	} others[3];
 };
 
-static int seize_processor(struct seizure *s)
+static int occupy_processor(struct takeover *s)
 {
 	uint64_t end;
 	int ret = bind_to(0) ?: set_fifo(50) ?: mw_wait(s->fd, s->word, 0, MEMWAIT_FOREVER, U32);
 
-	/* The kernel's limit on real time, and its share for others, must not end it. */
+	/* Must end before the kernel throttles real-time threads. */
 	end = now() + 100 * NSEC_PER_MSEC;
 	while (load(&s->reached) < s->n && now() < end)
 		;
@@ -237,15 +237,15 @@ static int sleep_in_epoll(int fd)
 	return epoll_wait(epoll, &event, 1, -1);
 }
 
-static int be_other(struct other *o)
+static int run_other(struct other *o)
 {
 	int ret = bind_to(1) ?: o->sleep(o->fd);
 
-	__atomic_add_fetch(&o->seizure->reached, 1, __ATOMIC_ACQ_REL);
+	__atomic_add_fetch(&o->takeover->reached, 1, __ATOMIC_ACQ_REL);
 	return ret;
 }
 
-static int notify_here(struct seizure *s)
+static int notify_here(struct takeover *s)
 {
 	return bind_to(0) ?: mw_notify(s->fd, s->word, MEMWAIT_ALL, U32);
 }
@@ -262,22 +262,22 @@ static const struct {
 	{ "epoll", sleep_in_epoll, false, true },
 };
 
-static bool try_seizure(struct __test_metadata *_metadata, int fd, uint32_t *word, unsigned int i)
+static bool try_takeover(struct __test_metadata *_metadata, int fd, uint32_t *word, unsigned int i)
 {
-	struct seizure s = { .fd = fd, .word = word, .n = ARRAY_SIZE(s.others) };
+	struct takeover s = { .fd = fd, .word = word, .n = ARRAY_SIZE(s.others) };
 	struct runner first, notifier;
 	int n;
 
-	runner_start(&first, seize_processor, &s);
+	runner_start(&first, occupy_processor, &s);
 	await_waiters(fd, word, U32, 1);
 	for (n = 0; n < s.n; n++) {
 		struct other *o = &s.others[n];
 
-		o->seizure = &s;
+		o->takeover = &s;
 		o->sleep = sleeps[i].sleep;
 		o->fd = n && sleeps[i].same_context ? s.others[0].fd : memwait_open(0);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(o->fd, word, n));
-		runner_start(&o->runner, be_other, o);
+		runner_start(&o->runner, run_other, o);
 		runner_await_asleep(&o->runner);
 	}
 	runner_start(&notifier, notify_here, &s);
@@ -291,37 +291,37 @@ static bool try_seizure(struct __test_metadata *_metadata, int fd, uint32_t *wor
 	return s.all;
 }
 
-MEMWAIT_TEST(R28_all_that_a_notify_has_reached_are_woken_together)
+MEMWAIT_TEST(R28_all_waiters_reached_by_a_notify_are_woken_together)
 {
 	unsigned int i, tries;
 	bool good;
 
 	if (processors() < 2 || geteuid())
-		SKIP(return, "needs root, and two processors");
+		SKIP(return, "needs root and two processors");
 	ASSERT_EQ(0, bind_to(1));
 	for (i = 0; i < ARRAY_SIZE(sleeps); i++) {
 		if (sleeps[i].polls && is_preempt_rt())
-			continue;	/* there who is woken in poll(2) may drive out the waker */
+			continue;	/* a thread woken in poll(2) may preempt the notifier */
 		good = false;
 		for (tries = 0; !good && tries < TRIES; tries++)
-			good = try_seizure(_metadata, self->fd, self->word, i);
+			good = try_takeover(_metadata, self->fd, self->word, i);
 		TH_LOG("%s: %s", sleeps[i].name, good ? "together" : "not together");
 		EXPECT_IN_TIME(good);
 	}
 }
 
 /*
- * R28: of the readers of a context, one that cannot run holds up none: another one gets what comes
- * next. All completions come at once.
+ * R28: a reader that cannot run does not block other readers of its context: another reader gets
+ * the next completion. All completions come together.
  */
 static int read_idly(struct other *o)
 {
 	return bind_to(0) ?: set_idle() ?: sleep_in_read(o->fd);
 }
 
-MEMWAIT_TEST(R28_a_reader_that_cannot_run_holds_up_no_other)
+MEMWAIT_TEST(R28_a_reader_that_cannot_run_blocks_no_other)
 {
-	struct seizure s = { .fd = self->fd, .word = self->word, .n = 1 };
+	struct takeover s = { .fd = self->fd, .word = self->word, .n = 1 };
 	struct other first = { .fd = memwait_open(0) };
 	struct other *second = &s.others[0];
 	struct runner spinner;
@@ -329,18 +329,18 @@ MEMWAIT_TEST(R28_a_reader_that_cannot_run_holds_up_no_other)
 	int tries;
 
 	if (processors() < 2 || geteuid())
-		SKIP(return, "needs root, and two processors");
+		SKIP(return, "needs root and two processors");
 	ASSERT_EQ(0, bind_to(1));
 	for (tries = 0; !good && tries < TRIES; tries++) {
 		s.reached = 0;
-		runner_start(&spinner, seize_processor, &s);
+		runner_start(&spinner, occupy_processor, &s);
 		await_waiters(self->fd, self->word, U32, 1);
 		runner_start(&first.runner, read_idly, &first);
 		runner_await_asleep(&first.runner);
-		second->seizure = &s;
+		second->takeover = &s;
 		second->sleep = sleep_in_read;
 		second->fd = first.fd;
-		runner_start(&second->runner, be_other, second);
+		runner_start(&second->runner, run_other, second);
 		runner_await_asleep(&second->runner);
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(first.fd, self->word + 1, 1));
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(first.fd, self->word + 1, 2));
@@ -356,8 +356,8 @@ MEMWAIT_TEST(R28_a_reader_that_cannot_run_holds_up_no_other)
 }
 
 /*
- * R31: groups of a victim are charged to his memory cgroup. A thread that the notifier has woken
- * takes the notifier's processor away in the midst of its call, and the victim closes his context.
+ * R31: groups of a victim are charged to the victim's memory cgroup. A thread that the notifier has
+ * woken preempts the notifier in the middle of its call, and the victim closes its context.
  */
 #define KEPT_GROUPS	64
 
@@ -413,7 +413,7 @@ static void *notify_idly(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R31_who_notifies_keeps_no_groups_of_others)
+MEMWAIT_TEST(R31_a_notifier_holds_no_groups_of_other_users)
 {
 	struct keeping *k = shared_page(4096);
 	pthread_t spinner, notifier;
@@ -437,7 +437,7 @@ MEMWAIT_TEST(R31_who_notifies_keeps_no_groups_of_others)
 	after = read_number_of(CGROUP "/memory.stat", "kernel");
 	pthread_join(spinner, NULL);
 	pthread_join(notifier, NULL);
-	TH_LOG("%ld bytes of %ld", after, before);
+	TH_LOG("%ld bytes of %ld are still charged", after, before);
 	EXPECT_LT(KEPT_GROUPS * MEMWAIT_GROUP_MAX * 64L, before);
 	EXPECT_GT(before / 8, after);
 	kill_child(pid);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R13, R28: who requeues for ever, and waiters who come back at once. */
+/* R13, R28: a thread that requeues forever, and waiters that return immediately. */
 #include "hostile_test.h"
 
-/* Who moves all waits to and fro for ever, now alone on his processor, now driven out of it. */
-#define MEETINGS	21
+/*
+ * A thread that moves all waits back and forth forever, either alone on its processor or preempted.
+ */
+#define SAMPLES	21
 
 struct mover {
 	int running, stop;
@@ -23,17 +25,19 @@ static pid_t fork_spinner(int cpu, struct mover *m)
 }
 
 /*
- * How late a thread's time-outs are, and how long notifies take, beside the mover. With PREEMPT_RT
- * the mover may be preempted while it has the lock, and then has three thousandths of its processor
- * until it gives the lock back; or it takes the lock again before a thread that waited for it runs.
+ * Measures how late a thread's timeouts are, and how long notifies take, next to the mover. On
+ * PREEMPT_RT the mover may be preempted while it holds the lock, and then has 0.3 % of its
+ * processor until it releases the lock; or it takes the lock again before a thread that waited for
+ * it runs.
  */
-static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word, const char *how)
+static void measure_beside_mover(struct __test_metadata *_metadata, int fd, uint32_t *word,
+				 const char *how)
 {
 	long median = is_preempt_rt() ? 5000 : 40, worst = is_preempt_rt() ? 60000 : 3000;
-	uint64_t late[MEETINGS], took[MEETINGS], time;
+	uint64_t late[SAMPLES], took[SAMPLES], time;
 	int i, ret;
 
-	for (i = 0; i < MEETINGS; i++) {
+	for (i = 0; i < SAMPLES; i++) {
 		time = in_ms(20);
 		ret = mw_wait(fd, word, 0, time, U32);
 		late[i] = now() - time;
@@ -42,18 +46,18 @@ static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word
 		EXPECT_LE(0, mw_notify(fd, word, 1, U32));
 		took[i] = now() - time;
 	}
-	qsort(late, MEETINGS, sizeof(late[0]), compare_numbers);
-	qsort(took, MEETINGS, sizeof(took[0]), compare_numbers);
-	TH_LOG("%s: time-out late by %ld us (median) to %ld us, notify of one %ld us to %ld us",
-	       how, (long)late[MEETINGS / 2] / 1000, (long)late[MEETINGS - 1] / 1000,
-	       (long)took[MEETINGS / 2] / 1000, (long)took[MEETINGS - 1] / 1000);
-	EXPECT_WITHIN_MS(median, late[MEETINGS / 2]);
-	EXPECT_WITHIN_MS(median, took[MEETINGS / 2]);
-	EXPECT_WITHIN_MS(worst, late[MEETINGS - 1]);
-	EXPECT_WITHIN_MS(worst, took[MEETINGS - 1]);
+	qsort(late, SAMPLES, sizeof(late[0]), compare_numbers);
+	qsort(took, SAMPLES, sizeof(took[0]), compare_numbers);
+	TH_LOG("%s: timeouts late by %ld us (median) to %ld us, notifies take %ld us to %ld us",
+	       how, (long)late[SAMPLES / 2] / 1000, (long)late[SAMPLES - 1] / 1000,
+	       (long)took[SAMPLES / 2] / 1000, (long)took[SAMPLES - 1] / 1000);
+	EXPECT_WITHIN_MS(median, late[SAMPLES / 2]);
+	EXPECT_WITHIN_MS(median, took[SAMPLES / 2]);
+	EXPECT_WITHIN_MS(worst, late[SAMPLES - 1]);
+	EXPECT_WITHIN_MS(worst, took[SAMPLES - 1]);
 }
 
-LIMITS_TEST(R28_who_requeues_for_ever_holds_up_nobody)
+LIMITS_TEST(R28_endless_requeueing_delays_no_other_thread)
 {
 	struct mover *m = shared_page(4096);
 	int n = allow_many_waits(MANY_WAITS);
@@ -76,33 +80,33 @@ LIMITS_TEST(R28_who_requeues_for_ever_holds_up_nobody)
 		}
 	}
 	EXPECT_TRUE(await_flag(&m->running, 30));
-	meet_mover(_metadata, self->fd, self->word, "the mover alone");
+	measure_beside_mover(_metadata, self->fd, self->word, "the mover alone");
 	spinner = fork_spinner(0, m);
-	meet_mover(_metadata, self->fd, self->word, "the mover driven out");
+	measure_beside_mover(_metadata, self->fd, self->word, "the mover preempted");
 	store(&m->stop, 1);
 	EXPECT_EQ(0, child_status(spinner));
 	EXPECT_EQ(0, waitpid(mover, NULL, WNOHANG));
 	death = kill_and_time(mover);
-	TH_LOG("the mover's death: %ld ms", in_millis(death));
+	TH_LOG("killing the mover took %ld ms", in_millis(death));
 	EXPECT_WITHIN_MS(2000, death);
 	munmap(m, 4096);
 }
 
-/* R13: those who come back at once, while a call has many others to do. */
+/* R13: waiters that return immediately, while a call has many other waiters to process. */
 #define COMING_BACK	8
 #define OTHERS		20000
 
-struct returner {
+struct returning_thread {
 	pthread_t thread;
 	int fd;
 	uint32_t *word;
 	int *stop;
-	uint64_t deadline;	/* from now on, or 0: never */
+	uint64_t deadline;	/* relative to now, or 0: no deadline */
 };
 
 static void *come_back(void *arg)
 {
-	struct returner *r = arg;
+	struct returning_thread *r = arg;
 
 	while (!load(r->stop))
 		mw_wait(r->fd, r->word, 0, r->deadline ? now() + r->deadline : MEMWAIT_FOREVER,
@@ -110,19 +114,19 @@ static void *come_back(void *arg)
 	return NULL;
 }
 
-static void start_returners(struct __test_metadata *_metadata, struct returner *r, int fd,
+static void start_returning(struct __test_metadata *_metadata, struct returning_thread *r, int fd,
 			    uint32_t *word, int *stop, uint64_t deadline)
 {
 	int i;
 
 	for (i = 0; i < COMING_BACK; i++) {
-		r[i] = (struct returner) { .fd = fd, .word = word, .stop = stop,
-					   .deadline = deadline };
+		r[i] = (struct returning_thread) { .fd = fd, .word = word, .stop = stop,
+						   .deadline = deadline };
 		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL, come_back, &r[i]));
 	}
 }
 
-static void stop_returners(struct returner *r, int fd, uint32_t *word, int *stop)
+static void stop_returning(struct returning_thread *r, int fd, uint32_t *word, int *stop)
 {
 	int i;
 
@@ -135,14 +139,14 @@ static void stop_returners(struct returner *r, int fd, uint32_t *word, int *stop
 	}
 }
 
-MEMWAIT_TEST(R13_who_comes_back_is_not_notified_twice_by_one_call)
+MEMWAIT_TEST(R13_a_returning_waiter_is_not_notified_twice_by_one_call)
 {
 	struct memwait_completion done[BATCH];
-	struct returner r[COMING_BACK];
+	struct returning_thread r[COMING_BACK];
 	int stop = 0, i, ret, got, n;
 	uint64_t start;
 
-	start_returners(_metadata, r, self->fd, self->shared, &stop, 0);
+	start_returning(_metadata, r, self->fd, self->shared, &stop, 0);
 	await_waiters(self->fd, self->shared, U32, COMING_BACK);
 	for (i = 0; i < 5; i++) {
 		ASSERT_EQ(OTHERS, arm_many(self->fd, self->shared, OTHERS, MEMWAIT_FOREVER, NULL));
@@ -157,17 +161,17 @@ MEMWAIT_TEST(R13_who_comes_back_is_not_notified_twice_by_one_call)
 		}
 		await_waiters(self->fd, self->shared, U32, COMING_BACK);
 	}
-	stop_returners(r, self->fd, self->shared, &stop);
+	stop_returning(r, self->fd, self->shared, &stop);
 }
 
 MEMWAIT_TEST(R13_a_requeue_to_the_same_word_ends)
 {
-	struct returner r[COMING_BACK];
+	struct returning_thread r[COMING_BACK];
 	int stop = 0, i, ret;
 	uint64_t start;
 
 	ASSERT_EQ(OTHERS, arm_many(self->fd, self->shared, OTHERS, MEMWAIT_FOREVER, NULL));
-	start_returners(_metadata, r, self->fd, self->shared, &stop, 50000);
+	start_returning(_metadata, r, self->fd, self->shared, &stop, 50000);
 	for (i = 0; i < 20; i++) {
 		start = now();
 		ret = requeue_all(self->fd, self->shared, self->shared);
@@ -175,8 +179,11 @@ MEMWAIT_TEST(R13_a_requeue_to_the_same_word_ends)
 		EXPECT_GE(OTHERS + COMING_BACK, ret);
 		EXPECT_WITHIN_MS(5000, now() - start);
 	}
-	/* Those who come back have joined behind the others, for whom nobody reads. */
-	stop_returners(r, self->fd, self->shared, &stop);
+	/*
+	 * The returning threads have joined behind the other waits, whose completions are never
+	 * read.
+	 */
+	stop_returning(r, self->fd, self->shared, &stop);
 }
 
 TEST_HARNESS_MAIN

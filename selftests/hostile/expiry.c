@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R30: many deadlines that pass at once, and who pays for them. */
+/* R30: many deadlines that expire together, and which user bears the cost. */
 #include "hostile_test.h"
 
 /*
- * R30: the waits of somebody who is of no importance, and may use a hundredth of a processor,
- * expire all at once. Others, one on each processor, are to feel little of it.
+ * R30: the waits of a low-priority user, which may use 1 % of a processor, expire together. Other
+ * threads, one on each processor, must hardly be affected.
  */
 #define EXPIRING	600000
 #define OWNED_CONTEXTS	32	/* one kernel thread for each would leave others nothing */
@@ -12,8 +12,8 @@
 struct counter {
 	pthread_t thread;
 	int cpu;
-	uint64_t from[2], to[2];	/* two spans of time */
-	uint64_t turns[2];		/* how far it came in each */
+	uint64_t from[2], to[2];	/* two time spans */
+	uint64_t turns[2];		/* progress in each span */
 };
 
 static void *count_turns(void *arg)
@@ -30,10 +30,10 @@ static void *count_turns(void *arg)
 	return NULL;
 }
 
-/* Returns false if there is no such thing. */
+/* Returns false without the cpu controller of cgroup v2. */
 static bool make_slow_box(bool *enabled)
 {
-	rmdir(BOX);	/* of a test that was killed */
+	rmdir(BOX);	/* left by a test that was killed */
 	*enabled = read_number_of("/sys/fs/cgroup/cgroup.subtree_control", "cpu") < 0 &&
 		   !write_file("/sys/fs/cgroup/cgroup.subtree_control", "+cpu");
 	if (!mkdir(BOX, 0755) && !write_file(BOX "/cpu.max", "1000 100000"))
@@ -47,7 +47,7 @@ struct box_owner {
 	uint64_t deadline;
 };
 
-/* Waits of several contexts, for the same time. Returns it, or 0. */
+/* Arms waits of several contexts with the same deadline. Returns the deadline, or 0. */
 static uint64_t arm_contexts(uint32_t *word, int n, struct pollfd *contexts)
 {
 	uint64_t ms, deadline;
@@ -111,7 +111,7 @@ LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
 	for (i = 0; i < processors() && i < MAX_PROCESSORS; i++) {
 		pthread_join(c[i].thread, NULL);
 		share = c[i].turns[0] ? c[i].turns[1] * 0.6 / c[i].turns[0] : 0;
-		TH_LOG("processor %d: after the deadline %d %% of what it was before", i,
+		TH_LOG("processor %d: speed after the deadline %d %% of that before", i,
 		       (int)(share * 100));
 		EXPECT_IN_TIME(c[i].turns[0] > 0);
 		EXPECT_IN_TIME(share >= 0.25);
@@ -129,7 +129,7 @@ LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
 	munmap(o, 4096);
 }
 
-/* R30: how often an event loop is woken that gets many completions, and reads none of them. */
+/* R30: how often an event loop that gets many completions, and reads none, is woken. */
 #define EDGES_WAITS	100000
 
 struct edges {
@@ -143,7 +143,7 @@ static void *count_edges(void *arg)
 	struct epoll_event event;
 	struct edges *e = arg;
 
-	/* If it may: so that hardly any of them coincide. */
+	/* With real-time priority, if permitted, so that hardly any edges coincide. */
 	set_fifo(10);
 	store(&e->ready, 1);
 	while (!load(&e->stop)) {
@@ -171,7 +171,7 @@ static long stop_edges(struct edges *e)
 
 	store(&e->stop, 1);
 	pthread_join(e->thread, NULL);
-	/* One that it has not come to see. */
+	/* An edge that the thread has not received. */
 	if (epoll_wait(e->epoll, &event, 1, 0) == 1)
 		add_one(&e->edges);
 	close(e->epoll);
@@ -195,7 +195,7 @@ LIMITS_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 	ASSERT_TRUE(renew(&self->fd));
 	ASSERT_NE(0, arm_timed(&self->fd, self->word, n, NULL));
 	start_edges(_metadata, &e, self->fd);
-	/* A reader that is faster would leave none to be seen. */
+	/* A faster reader would leave no edge to see. */
 	await_counted(&e.edges);
 	EXPECT_TRUE(read_many(self->fd, n));
 	edges = stop_edges(&e);
@@ -205,8 +205,8 @@ LIMITS_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 }
 
 /*
- * R30: a loop of real time is told of its deadlines although threads of lower priority, which are
- * of real time too, keep every processor busy, and no kernel thread runs.
+ * R30: a real-time loop is woken by its deadlines although lower-priority real-time threads occupy
+ * every processor, so that no kernel thread runs.
  */
 #define DEADLINES	20
 
@@ -230,13 +230,13 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 	int n = processors(), i, ret;
 
 	if (geteuid())
-		SKIP(return, "needs root for threads of real time");
+		SKIP(return, "needs root for real-time threads");
 	if (is_preempt_rt())
-		SKIP(return, "PREEMPT_RT runs timers in kernel threads, those of timerfd too");
+		SKIP(return, "PREEMPT_RT runs timers in kernel threads, even those of timerfd");
 	if (n > MAX_PROCESSORS)
 		n = MAX_PROCESSORS;
 	ASSERT_EQ(0, set_fifo(50));
-	/* Below what the kernel leaves to threads of real time. */
+	/* Shorter than the time after which the kernel throttles real-time threads. */
 	for (i = 0; i < n; i++) {
 		c[i].cpu = i;
 		c[i].to[0] = now() + 800 * NSEC_PER_MSEC;
@@ -266,8 +266,8 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 }
 
 /*
- * R13, R29: overdue waits that nobody reads are ended by the notify that reaches them, once: not by
- * the next one.
+ * R13, R29: unread overdue waits are ended by the first notify that reaches them, so that they cost
+ * only this notify time.
  */
 static uint64_t timed_notify(struct __test_metadata *_metadata, int fd, uint32_t *word)
 {
@@ -294,7 +294,7 @@ LIMITS_TEST(R29_overdue_waits_cost_a_notify_once)
 	first = timed_notify(_metadata, self->fd, self->word);
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 	second = timed_notify(_metadata, self->fd, self->word);
-	TH_LOG("a notify beside %d overdue waits: %ld us, then %ld us", n, (long)first / 1000,
+	TH_LOG("a notify with %d overdue waits: %ld us, then %ld us", n, (long)first / 1000,
 	       (long)second / 1000);
 	EXPECT_IN_TIME(first / 10 > second);
 	close(idle);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * R28 to R31: what a program can do to others through the device. Each test makes an attack and
- * bounds its cost to somebody else. Measurements are printed. The bounds are wide: they hold on a
- * busy emulated machine and still tell a successful attack from a failed one. The tests boot by
- * themselves, with the kernel's default stall limits.
+ * bounds its cost for another process. Measurements are printed. The bounds are wide: they hold on
+ * a busy emulated machine and still distinguish a successful attack from a failed one. The tests
+ * boot separately, with the kernel's default stall limits.
  *
- * MEMWAIT_HOSTILE_WAITS sets the number of async waits where that matters.
+ * MEMWAIT_HOSTILE_WAITS sets the number of async waits where it matters.
  */
 #ifndef HOSTILE_TEST_H
 #define HOSTILE_TEST_H
@@ -43,7 +43,7 @@ static inline int processors(void)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Fewer where MEMWAIT_LOADS is set: the machine is slow. */
+/* Returns a number of waits, which is smaller where MEMWAIT_LOADS is set, on slow machines. */
 static inline int how_many_waits(int usual)
 {
 	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");
@@ -51,7 +51,7 @@ static inline int how_many_waits(int usual)
 	return n ? atoi(n) : LOAD(usual, usual / 4);
 }
 
-/* The same, and lifts the limit on waits: LIMITS_TEST restores it. */
+/* The same, and raises the limit on waits, which LIMITS_TEST restores. */
 static inline int allow_many_waits(int usual)
 {
 	return set_limit(1L << 30) ? -1 : how_many_waits(usual);
@@ -87,7 +87,7 @@ static inline int arm_many(int fd, const volatile void *addr, int n, uint64_t de
 	return armed;
 }
 
-/* The same with a deadline that is still 1 s ahead when all are armed. Returns it, or 0. */
+/* The same with a deadline that is still 1 s ahead when all waits are armed. Returns it, or 0. */
 static inline uint64_t arm_timed(int *fd, const volatile void *addr, int n, uint64_t *ids)
 {
 	uint64_t ms, deadline;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R29: calls on very long arrays answer signals, and the freezer. */
+/* R29: calls on very long arrays respond to signals and to the freezer. */
 #include "hostile_test.h"
 #include <linux/falloc.h>
 #include <linux/userfaultfd.h>
 #include <sys/prctl.h>
 
-/* R29: calls on very long arrays. These are mapped so that they take hardly any memory. */
+/* R29: calls on very long arrays, which are mapped so that they use hardly any memory. */
 #define LONG_ARRAY	1000000000U
 #define LONG_BATCH	100000000U
-#define CHUNK		40960	/* entries that begin on a page again */
+#define CHUNK		40960	/* entries after which the next entry is at a page start again */
 
 struct long_call {
 	int started, returned, result;
 };
 
-/* Entries of count 0. */
+/* All entries have count 0. */
 static int call_notify_many(int fd, uint32_t *word)
 {
 	size_t size = (size_t)LONG_ARRAY * sizeof(struct memwait_notify);
@@ -24,7 +24,7 @@ static int call_notify_many(int fd, uint32_t *word)
 	return array == MAP_FAILED ? -ENOMEM : mw_notify_many(fd, array, LONG_ARRAY, NULL);
 }
 
-/* Entries that are NOT_EQUAL. The same part of a file stands there again and again. */
+/* All entries are NOT_EQUAL. The array maps the same part of a file repeatedly. */
 static int call_wait_async(int fd, uint32_t *word)
 {
 	size_t size = CHUNK * sizeof(struct memwait_async), offset;
@@ -53,7 +53,7 @@ static int call_wait_async(int fd, uint32_t *word)
 	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
 }
 
-/* Processor time that a process has used in the kernel, in ticks. */
+/* Returns the CPU time of a process in the kernel, in ticks. */
 static long system_time(pid_t pid)
 {
 	char path[64], line[1024], *p;
@@ -70,7 +70,7 @@ static long system_time(pid_t pid)
 	return ticks;
 }
 
-/* Returns when the call has been at work in the kernel for some time. */
+/* Returns when the call has worked in the kernel for some time. */
 static pid_t start_long_call(struct long_call *c, int fd, uint32_t *word,
 			     int (*call)(int fd, uint32_t *word))
 {
@@ -87,7 +87,7 @@ static pid_t start_long_call(struct long_call *c, int fd, uint32_t *word,
 	while (!load(&c->started))
 		usleep(1000);
 	before = system_time(pid);
-	/* Mapping the array is far below that. */
+	/* Mapping the array takes much less. */
 	while (!load(&c->returned) && system_time(pid) < before + 100)
 		usleep(10000);
 	return pid;
@@ -105,8 +105,8 @@ static void signal_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	kill(pid, SIGUSR1);
 	gone = await_gone(pid, &status, 60);
 	took = now() - start;
-	TH_LOG("a signal is answered %s %ld ms, with %d of %d", gone ? "after" : "not within",
-	       in_millis(took), c->result, whole);
+	TH_LOG("a signal ended the call %s %ld ms, with %d of %d entries done",
+	       gone ? "after" : "not within", in_millis(took), c->result, whole);
 	EXPECT_TRUE(gone);
 	EXPECT_WITHIN_MS(10000, took);
 	if (gone) {
@@ -118,12 +118,12 @@ static void signal_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	munmap(c, 4096);
 }
 
-MEMWAIT_TEST(R29_a_long_notify_many_answers_signals)
+MEMWAIT_TEST(R29_a_long_notify_many_responds_to_signals)
 {
 	signal_long_call(_metadata, self->fd, self->shared, call_notify_many, LONG_ARRAY);
 }
 
-MEMWAIT_TEST(R29_a_long_batch_answers_signals)
+MEMWAIT_TEST(R29_a_long_batch_responds_to_signals)
 {
 	signal_long_call(_metadata, self->fd, self->shared, call_wait_async,
 			 LONG_BATCH / CHUNK * CHUNK);
@@ -138,7 +138,7 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	int status;
 	pid_t pid;
 
-	rmdir(BOX);	/* of a test that was killed */
+	rmdir(BOX);	/* left by a test that was killed */
 	if (mkdir(BOX, 0755) || read_number(BOX "/cgroup.freeze")) {
 		rmdir(BOX);
 		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
@@ -159,7 +159,7 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	EXPECT_FALSE(load(&c->returned));
 	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 0));
 	if (frozen) {
-		/* It goes on, or returns what was done by then. */
+		/* The call continues, or returns what was done by then. */
 		kill(pid, SIGUSR1);
 		gone = await_gone(pid, &status, 60);
 		EXPECT_TRUE(gone);
@@ -188,8 +188,8 @@ MEMWAIT_TEST(R29_a_long_batch_freezes)
 }
 
 /*
- * R7, R29: a group of two words that are never there together, so that it begins anew all the time,
- * until the signal's handler ends that.
+ * R7, R29: the two words of a group are never resident together, so that the call starts anew until
+ * the signal handler ends this.
  */
 struct pages {
 	int file, uffd;
@@ -203,7 +203,7 @@ static void let_both_stay(int sig)
 	store(both_may_stay, 1);
 }
 
-/* Whoever misses one of two pages gets it in exchange for the other. */
+/* Resolves each fault on one of two pages by taking the other page away. */
 static void exchange_pages(const struct pages *pages)
 {
 	struct uffd_msg msg;
@@ -224,7 +224,7 @@ static void exchange_pages(const struct pages *pages)
 	_exit(1);
 }
 
-/* The other process goes on when this one is frozen. */
+/* The process that resolves the faults continues while this one is frozen. */
 static int call_group(int fd, uint32_t *word)
 {
 	const struct sigaction stay = { .sa_handler = let_both_stay };
@@ -262,7 +262,7 @@ static bool has_userfaultfd(void)
 	return uffd >= 0;
 }
 
-MEMWAIT_TEST(R29_a_group_that_never_joins_answers_signals)
+MEMWAIT_TEST(R29_a_group_that_never_joins_responds_to_signals)
 {
 	if (!has_userfaultfd())
 		SKIP(return, "no userfaultfd");

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R28, R30, R31: deaths that many wait for, or that take long. */
+/* R28, R30, R31: deaths that many waits name, or that take long. */
 #include "hostile_test.h"
 
 /*
- * R30, R31: anybody can name any owner, in as many waits as he may have. Those of the owner's user
- * are told of its death all the same before that has been told to others.
+ * R30, R31: any user can name any owner, in as many waits as the limit allows. The death is still
+ * reported first to the waits of the owner's own user, and then to one wait of each other user in
+ * turn.
  */
 #define NAMED_BY_OTHERS	200000
 
 struct naming {
 	int ready, stop;
-	long told;
+	long reported;
 };
 
 static int arm_owned(int fd, const uint64_t *words, int n, uint64_t id)
@@ -53,11 +54,11 @@ static void name_owner(struct naming *n, uint64_t id)
 	store(&n->ready, 1);
 	while (!load(&n->stop))
 		usleep(1000);
-	n->told = mw_fdinfo(fd, "completed");
+	n->reported = mw_fdinfo(fd, "completed");
 	_exit(0);
 }
 
-struct bereaved {
+struct watcher {
 	pthread_t thread;
 	int fd;
 	uint64_t *word;
@@ -67,7 +68,7 @@ struct bereaved {
 static void *wait_for_owner(void *arg)
 {
 	struct memwait_owner owner = { 0 };
-	struct bereaved *b = arg;
+	struct watcher *b = arg;
 
 	b->result = xioctl(b->fd, MEMWAIT_IOC_OWNER, &owner) ? :
 		    mw_wait(b->fd, b->word, *b->word, MEMWAIT_FOREVER,
@@ -75,83 +76,98 @@ static void *wait_for_owner(void *arg)
 	return NULL;
 }
 
-LIMITS_TEST(R31_an_owner_that_others_name_is_told_of_at_once)
+/* Forks the owner, as @user unless that is 0. Returns when its id is in *@id. */
+static pid_t start_named(int fd, uid_t user, uint64_t *id)
 {
 	struct memwait_owner owner = { 0 };
-	struct naming *n = shared_page(4096);
-	uint64_t *id = (uint64_t *)self->word;
-	struct bereaved bereaved = { .fd = self->fd, .word = id };
-	struct memwait_info info;
-	int ready[2], many = allow_many_waits(NAMED_BY_OTHERS);
-	pid_t dying, naming;
-	char byte;
+	pid_t pid = fork_child();
 
-	if (geteuid())
-		SKIP(return, "needs root to be another user");
-	ASSERT_EQ(0, mw_info(self->fd, &info));
-	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
-	ASSERT_EQ(0, pipe(ready));
-	dying = fork_child();
-	if (!dying) {
-		if (xioctl(self->fd, MEMWAIT_IOC_OWNER, &owner))
-			_exit(1);
-		*id = owner.id;
-		if (write(ready[1], "", 1) != 1)
-			_exit(2);
-		pause();
-		_exit(0);
+	if (pid) {
+		sleep_until(__atomic_load_n(id, __ATOMIC_ACQUIRE));
+		return pid;
 	}
-	ASSERT_EQ(1, read(ready[0], &byte, 1));
+	if (user && setresuid(user, user, user))
+		_exit(1);
+	if (user)
+		fd = memwait_open(O_NONBLOCK);
+	if (xioctl(fd, MEMWAIT_IOC_OWNER, &owner))
+		_exit(2);
+	__atomic_store_n(id, owner.id, __ATOMIC_RELEASE);
+	stay();
+}
+
+/*
+ * Another user names the owner in many waits, and then a thread of root names it. @user: the user
+ * of the owner; 0: root.
+ */
+static void report_to_root(struct __test_metadata *_metadata, int fd, uint64_t *id, uid_t user)
+{
+	struct naming *n = shared_page(4096);
+	struct watcher watcher = { .fd = fd, .word = id };
+	int many = allow_many_waits(NAMED_BY_OTHERS);
+	pid_t dying, naming;
+
+	*id = 0;
+	dying = start_named(fd, user, id);
 	naming = fork_child();
 	if (!naming)
 		name_owner(n, *id);
 	EXPECT_TRUE(await_flag(&n->ready, 60));
-	/* The last one to name it. */
-	ASSERT_EQ(0, pthread_create(&bereaved.thread, NULL, wait_for_owner, &bereaved));
-	await_waiters(self->fd, id, MEMWAIT_SIZE_U64, 1);
+	ASSERT_EQ(0, pthread_create(&watcher.thread, NULL, wait_for_owner, &watcher));
+	await_waiters(fd, id, MEMWAIT_SIZE_U64, 1);
 	kill(dying, SIGKILL);
-	pthread_join(bereaved.thread, NULL);
+	pthread_join(watcher.thread, NULL);
 	store(&n->stop, 1);
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, bereaved.result);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, watcher.result);
 	EXPECT_EQ(0, child_status(naming));
-	TH_LOG("told to %ld of %d others before", n->told, many);
-	/* Counted a moment later, which must not be long. */
-	EXPECT_IN_TIME(many / 2 > n->told);
+	TH_LOG("reported to %ld of %d waits of another user first", n->reported, many);
+	/* The reports are counted a moment after the death, which must be short. */
+	EXPECT_IN_TIME(many / 2 > n->reported);
 	waitpid(dying, NULL, 0);
-	close(ready[0]);
-	close(ready[1]);
 	munmap(n, 4096);
 }
 
+LIMITS_TEST(R31_a_death_is_reported_first_to_the_owners_user_and_fairly_to_others)
+{
+	struct memwait_info info;
+
+	if (geteuid())
+		SKIP(return, "needs root to become another user");
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel does not report deaths");
+	report_to_root(_metadata, self->fd, (uint64_t *)self->word, 0);
+	report_to_root(_metadata, self->fd, (uint64_t *)self->word, NOBODY - 1);
+}
+
 /*
- * R28, R30: one kernel thread tells of all deaths, and ends what was bound to processes. Processes
- * of no importance die with many waits, and are driven out while they end them. Then another user's
- * owner dies.
+ * R28, R30: one kernel thread reports all deaths, and ends the waits of bound contexts.
+ * Low-priority processes die with many waits, and are preempted while they end them. Then another
+ * user's owner dies.
  */
 #define SLOW_ROUNDS	3
 #define SLOW_DEATHS	8
 #define SLOW_WAITS	15000
 
-struct driver {
+struct preempter {
 	pthread_t thread;
 	int begin[2];		/* a pipe */
-	int told, in_time, failed;
+	int reported, in_time, failed;
 };
 
-/* Lets nothing else run on the processor, until the other one was told. */
-static void *drive_out(void *arg)
+/* Lets nothing else run on the processor until the death was reported. */
+static void *preempt(void *arg)
 {
-	struct driver *driver = arg;
+	struct preempter *preempter = arg;
 	uint64_t end;
 	char byte;
 
-	/* No longer than 800 ms: the kernel lets others run for some of each second. */
-	driver->failed = bind_to(1) || set_fifo(10) || read(driver->begin[0], &byte, 1) != 1;
+	/* At most 800 ms, because the kernel reserves part of each second for other threads. */
+	preempter->failed = bind_to(1) || set_fifo(10) || read(preempter->begin[0], &byte, 1) != 1;
 	end = now() + 800 * NSEC_PER_MSEC;
-	while (!load(&driver->told) && now() < end)
+	while (!load(&preempter->reported) && now() < end)
 		;
-	driver->in_time = load(&driver->told);
+	preempter->in_time = load(&preempter->reported);
 	return NULL;
 }
 
@@ -187,18 +203,18 @@ MEMWAIT_TEST(R28_slow_exits_delay_no_other_death)
 	int *ready = shared_page(4096), many = how_many_waits(SLOW_WAITS), round, i;
 	uint64_t *word = (uint64_t *)self->shared;
 	uint32_t *waits = self->shared + 4;
-	struct bereaved bereaved = { .fd = self->fd, .word = word };
+	struct watcher watcher = { .fd = self->fd, .word = word };
 	pid_t slow[SLOW_DEATHS], owner;
 	struct memwait_info info;
 
 	if (processors() < 2 || geteuid())
-		SKIP(return, "needs root, and two processors");
+		SKIP(return, "needs root and two processors");
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	ASSERT_EQ(0, bind_to(0));
 	for (round = 0; round < SLOW_ROUNDS; round++) {
-		struct driver driver = { 0 };
+		struct preempter preempter = { 0 };
 
 		memset(ready, 0, (SLOW_DEATHS + 1) * sizeof(*ready));
 		for (i = 0; i < SLOW_DEATHS; i++) {
@@ -211,10 +227,10 @@ MEMWAIT_TEST(R28_slow_exits_delay_no_other_death)
 			die_as_owner(&ready[i], self->fd, word);
 		for (i = 0; i <= SLOW_DEATHS; i++)
 			ASSERT_TRUE(await_flag(&ready[i], 60));
-		ASSERT_EQ(0, pthread_create(&bereaved.thread, NULL, wait_for_owner, &bereaved));
+		ASSERT_EQ(0, pthread_create(&watcher.thread, NULL, wait_for_owner, &watcher));
 		await_waiters(self->fd, word, MEMWAIT_SIZE_U64, 1);
-		ASSERT_EQ(0, pipe(driver.begin));
-		ASSERT_EQ(0, pthread_create(&driver.thread, NULL, drive_out, &driver));
+		ASSERT_EQ(0, pipe(preempter.begin));
+		ASSERT_EQ(0, pthread_create(&preempter.thread, NULL, preempt, &preempter));
 
 		for (i = 0; i < SLOW_DEATHS; i++)
 			kill(slow[i], SIGKILL);
@@ -222,21 +238,21 @@ MEMWAIT_TEST(R28_slow_exits_delay_no_other_death)
 			while (mw_waiters(self->fd, waits + i, U32) == many)
 				sched_yield();
 		}
-		ASSERT_EQ(1, write(driver.begin[1], "", 1));
+		ASSERT_EQ(1, write(preempter.begin[1], "", 1));
 		kill(owner, SIGKILL);
-		pthread_join(bereaved.thread, NULL);
-		store(&driver.told, 1);
-		pthread_join(driver.thread, NULL);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, bereaved.result);
-		EXPECT_EQ(0, driver.failed);
-		EXPECT_IN_TIME(driver.in_time);
+		pthread_join(watcher.thread, NULL);
+		store(&preempter.reported, 1);
+		pthread_join(preempter.thread, NULL);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, watcher.result);
+		EXPECT_EQ(0, preempter.failed);
+		EXPECT_IN_TIME(preempter.in_time);
 		EXPECT_EQ(128 + SIGKILL, child_status(owner));
 		for (i = 0; i < SLOW_DEATHS; i++) {
 			EXPECT_EQ(128 + SIGKILL, child_status(slow[i]));
 			EXPECT_EQ(0, mw_waiters(self->fd, waits + i, U32));
 		}
-		close(driver.begin[0]);
-		close(driver.begin[1]);
+		close(preempter.begin[0]);
+		close(preempter.begin[1]);
 	}
 	munmap(ready, 4096);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R29: how long an operation on many waits, or many polled contexts, keeps a processor. */
+/* R29: how long an operation on many waits, or on many polled contexts, occupies a processor. */
 #include "hostile_test.h"
 
 /*
- * R29: how late a thread of real time is when it wants to run each millisecond. One on each
- * processor watches, as the kernel's own threads work where they like.
+ * R29: measures how late a real-time thread runs that must run each millisecond. There is a thread
+ * on each processor, because the kernel's own threads may work on any of them.
  */
 #define WATCHES		3
 #define LATE_MS		20
@@ -42,7 +42,7 @@ struct watches {
 	int n;
 };
 
-/* Returns whether all of them run. */
+/* Returns whether all threads run. */
 static bool watch_start(struct watches *w)
 {
 	int i;
@@ -58,13 +58,13 @@ static bool watch_start(struct watches *w)
 		if (w->cpu[i].error)
 			return false;
 	}
-	usleep(20000);		/* each of them has looked at the time, which is in its cache */
+	usleep(20000);		/* each thread has read the clock, which is in its cache */
 	for (i = 0; i < w->n; i++)
 		__atomic_store_n(&w->cpu[i].worst, 0, __ATOMIC_RELAXED);
 	return true;
 }
 
-/* Returns the worst lateness. */
+/* Returns the largest delay. */
 static uint64_t watch_stop(struct watches *w)
 {
 	uint64_t worst = 0;
@@ -79,7 +79,7 @@ static uint64_t watch_stop(struct watches *w)
 	return worst;
 }
 
-/* What is watched. Works on waits that are pending on words[0]; returns whether it went well. */
+/* The measured operation, on pending waits on words[0]; functions return whether it succeeded. */
 struct operation {
 	int fd;
 	uint32_t *words;
@@ -120,7 +120,7 @@ static bool do_requeue(struct operation *op)
 
 static bool do_requeue_back(struct operation *op)
 {
-	/* So that the other one is the source. */
+	/* With the second word as the source. */
 	return requeue_all(op->fd, op->words + 1, op->words) == op->n;
 }
 
@@ -136,9 +136,9 @@ static bool do_expire(struct operation *op)
 }
 
 /*
- * What is not of the operation's making, as a neighbour of the virtual machine, is not there each
- * time: one good try is enough. It is good if the threads were late for a part of the operation's
- * time only, or by hardly anything. Returns whether the operation went well.
+ * Delays that the operation does not cause, such as by another virtual machine, do not occur each
+ * time, so one good try is enough. A try is good if the delays were a small part of the operation's
+ * time, or tiny. Returns whether the operation succeeded.
  */
 static bool try_watched(struct __test_metadata *_metadata, const char *name, struct operation *op,
 			bool (*operation)(struct operation *op), bool *good)
@@ -152,13 +152,13 @@ static bool try_watched(struct __test_metadata *_metadata, const char *name, str
 	ok = ok && operation(op);
 	took = now() - start;
 	late = watch_stop(&w);
-	TH_LOG("%s, %d waits: %ld us, a FIFO thread was up to %ld us late", name, op->n,
+	TH_LOG("%s, %d waits: %ld us; a FIFO thread was up to %ld us late", name, op->n,
 	       (long)took / 1000, (long)late / 1000);
 	*good |= late < LATE_MS * NSEC_PER_MSEC || late < took / 8;
 	return ok;
 }
 
-/* An operation on waits without a deadline, another one, and the close of what they have left. */
+/* Measures an operation on waits without a deadline, a second one, and the close of the rest. */
 static void watch_operation(struct __test_metadata *_metadata, const char *name, uint32_t *words,
 			    bool (*first)(struct operation *op),
 			    bool (*second)(struct operation *op))
@@ -168,7 +168,7 @@ static void watch_operation(struct __test_metadata *_metadata, const char *name,
 	int i;
 
 	if (geteuid())
-		SKIP(return, "needs root for threads of real time");
+		SKIP(return, "needs root for real-time threads");
 	op.fd = open_device(O_NONBLOCK);
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_TRUE(try_watched(_metadata, "nothing with", &op, do_nothing, &good[0]));
@@ -185,22 +185,22 @@ static void watch_operation(struct __test_metadata *_metadata, const char *name,
 	EXPECT_IN_TIME(good[3]);
 }
 
-LIMITS_TEST(R29_a_notify_of_many_leaves_the_processor)
+LIMITS_TEST(R29_a_notify_of_many_waits_yields_the_processor)
 {
 	watch_operation(_metadata, "notify", self->word, do_notify, NULL);
 }
 
-LIMITS_TEST(R29_a_notify_many_leaves_the_processor)
+LIMITS_TEST(R29_a_notify_many_yields_the_processor)
 {
 	watch_operation(_metadata, "notify many", self->word, do_notify_many, NULL);
 }
 
-LIMITS_TEST(R29_a_requeue_of_many_leaves_the_processor)
+LIMITS_TEST(R29_a_requeue_of_many_waits_yields_the_processor)
 {
 	watch_operation(_metadata, "requeue", self->word, do_requeue, do_requeue_back);
 }
 
-LIMITS_TEST(R29_an_expiry_of_many_leaves_the_processor)
+LIMITS_TEST(R29_an_expiry_of_many_waits_yields_the_processor)
 {
 	struct operation op = { .words = self->word, .n = allow_many_waits(MANY_WAITS) };
 	uint64_t deadline;
@@ -208,7 +208,7 @@ LIMITS_TEST(R29_an_expiry_of_many_leaves_the_processor)
 	int i;
 
 	if (geteuid())
-		SKIP(return, "needs root for threads of real time");
+		SKIP(return, "needs root for real-time threads");
 	op.fd = open_device(O_NONBLOCK);
 	op.done = calloc(op.n, sizeof(*op.done));
 	ASSERT_NE(NULL, op.done);
@@ -225,9 +225,9 @@ LIMITS_TEST(R29_an_expiry_of_many_leaves_the_processor)
 }
 
 /*
- * R29: contexts of one notify, which ends a wait of each. An epoll set has each context as often as
- * there are descriptors of it. What the pollers of one context take is the kernel's, but others get
- * the processor before the next context.
+ * R29: one notify of several contexts, which ends one wait of each. An epoll set has each context
+ * once for each descriptor. The time for the pollers of one context is the kernel's, but other
+ * threads get the processor before the next context.
  */
 #define POLLERS		100000
 #define CONTEXTS	16
@@ -248,7 +248,7 @@ static int drain(int epoll)
 	return sum;
 }
 
-MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
+MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_yields_the_processor)
 {
 	struct rlimit many = { POLLERS + 100, POLLERS + 100 }, before;
 	int n = (long)POLLERS * how_many_waits(MANY_WAITS) / MANY_WAITS / CONTEXTS * CONTEXTS;
@@ -258,7 +258,7 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 	bool good = false;
 
 	if (geteuid())
-		SKIP(return, "needs root for threads of real time");
+		SKIP(return, "needs root for real-time threads");
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	getrlimit(RLIMIT_NOFILE, &before);
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
@@ -276,7 +276,7 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 			continue;
 		ASSERT_TRUE(try_watched(_metadata, "notify, with pollers instead of", &op,
 					do_notify_contexts, &good));
-		/* All of them have been woken. */
+		/* All pollers have been woken. */
 		ASSERT_EQ(n, drain(epoll));
 	}
 	EXPECT_IN_TIME(good);
@@ -285,11 +285,11 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 }
 
 /*
- * R31: a thread that notifies many waits of its own, again and again, and another one that needs
- * the lock of the same bucket, as it notifies one wait of the same word. A lock that is not fair
- * goes to who has just had it: in a call, the other one got it some 60 times, where it gets it some
- * 600 times if it is let in. A machine that stops one of the two for a while makes it more or less,
- * so it is the median that counts.
+ * R31: one thread repeatedly notifies many waits of its own, and a second thread needs the lock of
+ * the same bucket, because it notifies one wait on the same word. An unfair lock favours the thread
+ * that has just released it: in one call, the second thread then acquired it about 60 times,
+ * compared with about 600 times if the first thread lets it in. A machine that delays either thread
+ * changes these numbers, so the median counts.
  */
 #define KEPT_WAITS	4000
 #define CALLS		10
@@ -301,7 +301,7 @@ struct keeper {
 	uint32_t *word;
 };
 
-/* Some of the waits are those that the other one has notified meanwhile. */
+/* Some of these waits may have been notified by the other thread. */
 static int keep_lock(struct keeper *k)
 {
 	int ret = bind_to(1);
@@ -338,7 +338,7 @@ LIMITS_TEST(R31_a_long_call_lets_others_have_the_lock)
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_TRUE(ok);
 	qsort(visits, TRIES, sizeof(visits[0]), compare_numbers);
-	TH_LOG("visits in %d calls: %ld to %ld, median %ld", CALLS, (long)visits[0],
+	TH_LOG("lock acquisitions in %d calls: %ld to %ld, median %ld", CALLS, (long)visits[0],
 	       (long)visits[TRIES - 1], (long)visits[TRIES / 2]);
 	EXPECT_IN_TIME(visits[TRIES / 2] > CALLS * VISITS);
 	close(fd);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The device and its ioctls as an interface: layouts, sizes, numbers, reserved bits, bad input. */
+/*
+ * The device and its ioctls as an interface: layouts, sizes, numbers, reserved bits, invalid input.
+ */
 #include "../memwait_fixture.h"
 #include <stddef.h>
 #include <sys/utsname.h>
@@ -101,7 +103,7 @@ PLACE(memwait_info, user_contexts, 40);
 PLACE(memwait_info, max_user_owners, 48);
 PLACE(memwait_info, user_owners, 56);
 
-/* What a caller of the first version knows of INFO. */
+/* The part of struct memwait_info that a caller of the first version knows. */
 #define INFO_LEAST	32
 
 SAME(MEMWAIT_OK, 0);
@@ -182,7 +184,7 @@ MEMWAIT_TEST(info_reports_features_and_limits)
 	struct utsname name;
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
-	/* A program of 32 bits may run on a kernel of 64, and is told so by uname(2). */
+	/* The kernel may be 64-bit although this program is 32-bit; uname(2) shows which. */
 	ASSERT_EQ(0, uname(&name));
 	EXPECT_EQ(!!strstr(name.machine, "64"), !!(info.features & MEMWAIT_FEATURE_WAIT_U64));
 	EXPECT_LT(0, info.max_user_waits);
@@ -198,7 +200,7 @@ MEMWAIT_TEST(info_reports_features_and_limits)
 	EXPECT_GE(info.max_user_owners, info.user_owners);
 }
 
-MEMWAIT_TEST(info_of_a_shorter_struct_is_cut)
+MEMWAIT_TEST(info_fills_a_shorter_struct)
 {
 	unsigned char info[sizeof(struct memwait_info)], whole[sizeof(info)];
 	size_t size, i;
@@ -213,7 +215,7 @@ MEMWAIT_TEST(info_of_a_shorter_struct_is_cut)
 	}
 }
 
-MEMWAIT_TEST(info_of_a_longer_struct_is_filled_with_zeros)
+MEMWAIT_TEST(info_zeroes_the_rest_of_a_longer_struct)
 {
 	unsigned char info[sizeof(struct memwait_info) + 16];
 	size_t i;
@@ -236,7 +238,7 @@ MEMWAIT_TEST(a_shorter_struct_is_einval)
 	}
 }
 
-MEMWAIT_TEST(each_longer_struct_with_something_unknown_is_e2big)
+MEMWAIT_TEST(each_longer_struct_with_unknown_data_is_e2big)
 {
 	unsigned char arg[128];
 	int i;
@@ -302,7 +304,7 @@ MEMWAIT_TEST(info_into_read_only_memory_is_efault)
 	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_INFO, self->word));
 }
 
-/* An element as a later version may have it. */
+/* An array element with fields that a later version may add. */
 struct longer_async {
 	struct memwait_async entry;
 	uint64_t more[2];
@@ -346,7 +348,7 @@ MEMWAIT_TEST(elements_may_be_longer_if_the_rest_is_zero)
 	}
 }
 
-MEMWAIT_TEST(an_element_with_something_unknown_is_e2big)
+MEMWAIT_TEST(an_element_with_unknown_data_is_e2big)
 {
 	struct longer_async e[3];
 	struct memwait_wait_async arg = {
@@ -362,7 +364,7 @@ MEMWAIT_TEST(an_element_with_something_unknown_is_e2big)
 	EXPECT_EQ(0, e[0].entry.id);
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 
-	/* It ends the batch. */
+	/* The invalid element ends the batch. */
 	longer_entries(e, self->word, 3);
 	e[1].more[0] = 1;
 	EXPECT_EQ(1, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
@@ -373,7 +375,7 @@ MEMWAIT_TEST(an_element_with_something_unknown_is_e2big)
 	EXPECT_EQ(0, mw_cancel(self->fd, e[0].entry.id));
 }
 
-MEMWAIT_TEST(a_bad_size_of_elements_is_refused_before_anything_is_done)
+MEMWAIT_TEST(an_invalid_element_size_is_refused_before_anything_is_done)
 {
 	struct longer_async e[1];
 	struct memwait_wait_async arg = { .waits = (uintptr_t)e, .count = 1 };
@@ -416,7 +418,7 @@ MEMWAIT_TEST(a_completion_counts_its_notifies)
 	EXPECT_EQ(0, done[0].index);
 }
 
-MEMWAIT_TEST(fds_of_another_kind_do_not_know_the_ioctls)
+MEMWAIT_TEST(other_files_do_not_support_the_ioctls)
 {
 	struct memwait_info info;
 	int null = open("/dev/null", O_RDWR);
@@ -431,7 +433,7 @@ MEMWAIT_TEST(fds_of_another_kind_do_not_know_the_ioctls)
 	close(pipes[1]);
 }
 
-MEMWAIT_TEST(anybody_may_open_the_device)
+MEMWAIT_TEST(every_user_may_open_the_device)
 {
 	struct stat st;
 	pid_t pid;
@@ -456,7 +458,7 @@ MEMWAIT_TEST(anybody_may_open_the_device)
 	EXPECT_EQ(0, child_status(pid));
 }
 
-MEMWAIT_TEST(a_descriptor_for_reading_serves_every_ioctl)
+MEMWAIT_TEST(a_read_only_descriptor_suffices_for_every_ioctl)
 {
 	int fd = open("/dev/memwait", O_RDONLY | O_NONBLOCK);
 	struct memwait_completion done;

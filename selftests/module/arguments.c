@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R2, R3, R10: what can be wrong with the arguments of any call. A call that is refused has done
- * nothing: what was passed is as before, who waits still waits, and nobody else does.
+ * R2, R3, R10: every kind of invalid argument, in every ioctl. A call that is refused has done
+ * nothing: its argument is unchanged, existing waiters still wait, and no waiter was added.
  */
 #include <stddef.h>
 
 #include "any_test.h"
 
-/* What is passed, with room for a longer struct, and what that points to. */
+/* The argument of an ioctl, with room for a longer struct, and the arrays that it points to. */
 struct block {
 	union {
 		struct memwait_wait wait;
@@ -29,7 +29,7 @@ struct block {
 #define AT(member)	offsetof(struct block, member)
 #define LONGER		32	/* bytes that later versions may add */
 
-/* A word of a call: where its address and its flags are, and which flags it may have. */
+/* A word in the arguments: the offsets of its address and its flags, and its valid flags. */
 struct word {
 	size_t addr, flags;
 	uint32_t known;
@@ -39,14 +39,17 @@ struct word {
 FIXTURE_VARIANT(memwait)
 {
 	unsigned long cmd;
-	/* Arguments that are right: @a has a waiter and is 0, no other word is. */
+	/*
+	 * Writes valid arguments. Word @a has a waiter and is 0; no other word has a waiter or is
+	 * 0.
+	 */
 	void (*fill)(struct block *block, uint32_t *a, uint32_t *b, uint64_t id);
-	int result;			/* of a call with them */
+	int result;			/* of a call with valid arguments */
 	struct word words[2];
-	size_t flags;			/* of the call */
+	size_t flags;			/* offset of the flags of the call itself */
 	uint32_t known_flags;
 	size_t reserved[4];
-	size_t results[2];		/* may be 0 when a word is refused */
+	size_t results[2];		/* outputs, which may be zeroed when a word is refused */
 };
 
 #define FILL(name)									\
@@ -167,7 +170,7 @@ FIXTURE_VARIANT_ADD(memwait, requeue)
 	.results = { AT(requeue.woken), AT(requeue.moved) },
 };
 
-/* Nothing would be done if it were right. */
+/* A call with valid arguments that has nothing to do. */
 FILL(fill_requeue_none)
 {
 	fill_requeue(block, a, b, id);
@@ -262,7 +265,7 @@ FIXTURE_VARIANT_ADD(memwait, change)
 	.results = { AT(change.old) },
 };
 
-/* One call after another, each with a waiter on @a and right arguments at first. */
+/* The state for a series of calls. Each call begins with valid arguments and a waiter on @a. */
 struct calls {
 	unsigned long cmd;
 	void (*fill)(struct block *block, uint32_t *a, uint32_t *b, uint64_t id);
@@ -288,7 +291,7 @@ static void begin(struct calls *c)
 	mw_notify(c->fd, c->a, MEMWAIT_ALL, U32);
 	mw_notify(c->fd, c->b + 1, MEMWAIT_ALL, U32);
 	mw_read(c->fd, done, 4);
-	memset(c->a, 1, 64);	/* for which nobody waits, in any size */
+	memset(c->a, 1, 64);	/* no waiter expects this, in any size */
 	*c->a = 0;
 	memset(c->block, 0, sizeof(*c->block));
 	if (mw_async(c->fd, c->a, 0, FOREVER, U32, 1, &id) != MEMWAIT_PENDING)
@@ -308,14 +311,14 @@ static int call(struct calls *c)
 	return xioctl(c->fd, c->cmd, c->block);
 }
 
-/* @what, and its number: for who reads of a failure. */
+/* Expects @error and no effect. A failure message shows @what and @number. */
 static void refuse(struct __test_metadata *_metadata, struct calls *c, unsigned long cmd,
 		   int error, const char *what, uint64_t number)
 {
 	struct block was = *c->block;
 	int i;
 
-	/* The results of an entry, unless it was not looked at. */
+	/* The kernel writes the results of an entry unless it never examined the entry. */
 	if (cmd == MEMWAIT_IOC_WAIT_ASYNC) {
 		was.entry.id = 0;
 		was.entry.result = error;
@@ -327,7 +330,8 @@ static void refuse(struct __test_metadata *_metadata, struct calls *c, unsigned 
 		if ((error == -EFAULT || error == -EOPNOTSUPP) && !*u32_at(c, c->results[i]))
 			memset((char *)&was + c->results[i], 0, sizeof(uint32_t));
 	EXPECT_EQ(0, memcmp(&was, c->block, sizeof(was))) {
-		TH_LOG("%s %#llx: written to", what, (unsigned long long)number);
+		TH_LOG("%s %#llx: the kernel wrote to the argument", what,
+		       (unsigned long long)number);
 	}
 	EXPECT_EQ(0, *c->a);
 	EXPECT_EQ(1, mw_waiters(c->fd, c->a, U32));
@@ -341,7 +345,7 @@ static void refuse(struct __test_metadata *_metadata, struct calls *c, unsigned 
 #define for_each_word(word)								\
 	for (word = variant->words; word < variant->words + 2 && word->known; word++)
 
-MEMWAIT_TEST(R2_right_arguments_are_accepted)
+MEMWAIT_TEST(R2_valid_arguments_are_accepted)
 {
 	struct calls c = CALLS;
 
@@ -407,7 +411,7 @@ MEMWAIT_TEST(R3_misaligned_words_are_einval)
 	}
 }
 
-/* The words of NOTIFY_MANY and of a batch come one after another, and have one here. */
+/* NOTIFY_MANY and WAIT_ASYNC process their words one by one, so here each has one word. */
 MEMWAIT_TEST(R2_arguments_of_all_words_come_before_access_to_any)
 {
 	const struct word *bad, *word;
@@ -422,7 +426,7 @@ MEMWAIT_TEST(R2_arguments_of_all_words_come_before_access_to_any)
 	}
 }
 
-MEMWAIT_TEST(R2_words_that_are_not_there_are_efault)
+MEMWAIT_TEST(R2_unmapped_words_are_efault)
 {
 	const uint64_t addresses[] = {
 		0, (uintptr_t)hole_page(), (uintptr_t)private_page(self->page),
@@ -440,7 +444,9 @@ MEMWAIT_TEST(R2_words_that_are_not_there_are_efault)
 			begin_with(&c, word, addresses[i], U32);
 			REFUSE(-EFAULT, "address", addresses[i]);
 			begin_with(&c, word, addresses[i], U32 | MEMWAIT_PRIVATE);
-			/* By promise it is the process's own, and is not looked at. */
+			/*
+			 * With PRIVATE the word is not looked up, so a bad address is not detected.
+			 */
 			if (word->use == IS_READ || i >= 3)
 				REFUSE(-EFAULT, "private address", addresses[i]);
 			else
@@ -465,7 +471,9 @@ MEMWAIT_TEST(R10_words_of_devices_are_refused)
 	}
 }
 
-/* They are refused before anything is done, or looked at: whether it must wait, for one. */
+/*
+ * The call fails before it has done or checked anything, including whether it would have to wait.
+ */
 MEMWAIT_TEST(R2_structs_that_cannot_be_written_are_efault)
 {
 	bool is_written = _IOC_DIR(variant->cmd) & _IOC_READ;
@@ -473,7 +481,7 @@ MEMWAIT_TEST(R2_structs_that_cannot_be_written_are_efault)
 	uint32_t value;
 
 	if (variant->cmd == MEMWAIT_IOC_WAIT_ASYNC)
-		SKIP(return, "its entries are written, which is another test's");
+		SKIP(return, "another test covers results of entries");
 	for (value = is_written ? 0 : 1; value < 2; value++) {
 		begin(&c);
 		*c.b = value;

@@ -80,13 +80,13 @@ MEMWAIT_TEST(R18_a_bad_entry_ends_the_batch)
 			EXPECT_EQ(MEMWAIT_PENDING, e[i].result);
 			EXPECT_EQ(0, mw_cancel(self->fd, e[i].id));
 		}
-		/* What comes behind was not looked at. */
+		/* Later entries were not examined. */
 		for (i = bad + 1; i < 4; i++)
 			EXPECT_EQ(0x0ccccccc, e[i].result);
 	}
 }
 
-MEMWAIT_TEST(R18_a_batch_that_leaves_memory)
+MEMWAIT_TEST(R18_a_batch_that_extends_beyond_memory)
 {
 	char *area = private_page(2 * self->page);
 	struct memwait_async *e = (void *)(area + self->page - 3 * sizeof(*e));
@@ -169,7 +169,7 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 {
 	int fds[40], i, j;
 
-	/* More contexts than one notify remembers to wake at its end, each with two waits. */
+	/* More contexts than one notify can collect for its final wake-ups, each with two waits. */
 	for (i = 0; i < 40; i++) {
 		fds[i] = open_device(O_NONBLOCK);
 	}
@@ -203,7 +203,7 @@ static void *notify_hard(void *arg)
 	return NULL;
 }
 
-/* R5, R19: each wait ends once, by notify, deadline or cancel, and each notify is one OK. */
+/* R5, R19: each wait ends once, by notify, deadline or cancel, and each notify counts one OK. */
 MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
 {
 	struct arming a[2] = { 0 };
@@ -315,7 +315,10 @@ static void *arm_many(void *arg)
 	return NULL;
 }
 
-/* The waits are the context's: they outlive their threads, and another one may end them. */
+/*
+ * Waits belong to the context: they outlive the threads that armed them, and any thread may end
+ * them.
+ */
 MEMWAIT_TEST(R19_threads_arm_in_one_context)
 {
 	static struct armer a[4];
@@ -349,7 +352,7 @@ struct collector {
 	struct memwait_completion done[20000];
 };
 
-/* Notifies and reads, as soon as there is something, and in the end what is left. */
+/* Notifies and reads as soon as anything is there, and at the end reads the rest. */
 static void *collect(void *arg)
 {
 	struct collector *c = arg;
@@ -365,7 +368,7 @@ static void *collect(void *arg)
 	return NULL;
 }
 
-/* A wait may complete, and be read, before the call that arms it has returned. */
+/* A wait may complete, and its completion be read, before the call that armed it has returned. */
 MEMWAIT_TEST(R19_completions_are_read_while_the_batch_is_armed)
 {
 	static struct collector c;
@@ -386,7 +389,7 @@ MEMWAIT_TEST(R19_completions_are_read_while_the_batch_is_armed)
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
 	pthread_join(c.thread, NULL);
-	TH_LOG("in %d of 10 batches some were read before the call returned", early);
+	TH_LOG("in %d of 10 batches completions were read before the call returned", early);
 	ASSERT_EQ(20000, c.n);
 	for (i = 0; i < c.n; i++) {
 		ASSERT_EQ(i, c.done[i].user_data);

@@ -2,7 +2,7 @@
 /* R4, R30: deadlines of async waits. */
 #include "several_test.h"
 
-MEMWAIT_TEST(R4_async_time_outs_are_never_early)
+MEMWAIT_TEST(R4_async_timeouts_are_never_early)
 {
 	struct memwait_completion done[64];
 	uint64_t deadlines[64], ms;
@@ -11,7 +11,7 @@ MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 	for (i = 0; i < 64; i++) {
 		clockid_t clock = i % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 
-		/* Out of order. */
+		/* The deadlines are not in the order of arming. */
 		ms = 200 + i * 37 % 64;
 		do {
 			deadlines[i] = now_ns(clock) + ms * NSEC_PER_MSEC;
@@ -41,7 +41,7 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 	uint64_t ms = 500, base, id;
 	int i, pending, cancelled;
 
-	/* With later ones, until none has passed when all are armed. */
+	/* Retries with later deadlines until none has passed when all waits are armed. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -50,7 +50,7 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 		for (i = 0; i < 50; i++)
 			pending += mw_async(self->fd, self->word + i % 5, 0, base + i * 29 % 50,
 					    U32, i * 29 % 50, NULL) == MEMWAIT_PENDING;
-		/* Neither a cancelled one nor one without a deadline is in the way. */
+		/* A cancelled wait and a wait without a deadline must not disturb the others. */
 		pending += mw_async(self->fd, self->word, 0, base - 1, U32, 99, &id) ==
 			   MEMWAIT_PENDING;
 		cancelled = !mw_cancel(self->fd, id);
@@ -65,7 +65,7 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 }
 
-MEMWAIT_TEST(R4_an_earlier_deadline_that_comes_later_fires_first)
+MEMWAIT_TEST(R4_an_earlier_deadline_armed_later_fires_first)
 {
 	struct memwait_completion done;
 	uint64_t far, id;
@@ -87,7 +87,7 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 	uint64_t ms = 500, deadline;
 	int woken, n;
 
-	/* With later ones, until the first was notified, and read, before its deadline. */
+	/* Retries with later deadlines until the first wait was notified before its deadline. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -105,7 +105,7 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
 }
 
-/* Deadlines are ended by read(2): as many as there is room for, and the others by the next one. */
+/* read(2) ends overdue waits: as many as fit in the buffer; the next read ends the others. */
 MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -113,7 +113,7 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	uint64_t ms, deadline;
 	int i, armed = 0, n;
 
-	/* In the order of their deadlines, of which none may have passed when it is armed. */
+	/* In the order of their deadlines. No deadline may have passed when its wait is armed. */
 	for (ms = 5; armed < 5; ms *= 2) {
 		ASSERT_TRUE(renew(&self->fd));
 		deadline = in_ms(ms);
@@ -125,7 +125,7 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	}
 	pfd.fd = self->fd;
 	ASSERT_EQ(1, poll(&pfd, 1, -1));
-	usleep(20000);		/* until all have passed, or it takes a reader longer */
+	usleep(20000);		/* until all have passed; a reader may take longer to get here */
 	EXPECT_EQ(5, mw_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 	for (i = 0; i < 5; i += n) {
@@ -142,8 +142,8 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 5));
 }
 
-/* One whose deadline has passed takes no notify from those behind it, read or not. */
-MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue)
+/* An overdue wait, read or not, takes no notify from the waiters behind it. */
+MEMWAIT_TEST(R30_a_notify_passes_over_overdue_waits)
 {
 	int fd = memwait_open(O_NONBLOCK), group;
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -175,14 +175,14 @@ MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue)
 	close(fd);
 }
 
-MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
+MEMWAIT_TEST(R4_equal_async_deadlines_all_expire)
 {
 	struct memwait_completion done[16];
 	uint64_t deadline, ms = 500;
 	unsigned char seen[100] = { 0 };
 	int i, n, pending, count = 0;
 
-	/* With a later one, until it has not passed when all are armed. */
+	/* Retries with a later deadline until it has not passed when all waits are armed. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -206,7 +206,7 @@ MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
-/* Deadlines that lie so close together that one might take them all at once. */
+/* Deadlines so close together that the kernel might expire them together. */
 #define CLOSE_WAITS	1000
 #define APART_NS	50000
 
@@ -235,12 +235,12 @@ MEMWAIT_TEST(R4_async_deadlines_close_together_are_not_early)
 			}
 		}
 	}
-	TH_LOG("%d of %d early, the best of the others %ld ns late", early, 5 * CLOSE_WAITS,
+	TH_LOG("%d of %d timeouts early, the others late by %ld ns or more", early, 5 * CLOSE_WAITS,
 	       (long)least);
 	EXPECT_EQ(0, early);
 }
 
-MEMWAIT_TEST(R4_far_async_deadlines_are_never)
+MEMWAIT_TEST(R4_far_async_deadlines_do_not_expire)
 {
 	static const uint64_t far[] = { INT64_MAX - 1, INT64_MAX, 1ULL << 63, (1ULL << 63) + 1,
 					FOREVER - 1, FOREVER };
@@ -251,21 +251,21 @@ MEMWAIT_TEST(R4_far_async_deadlines_are_never)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, far[i / 2],
 						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
 						    NULL));
-	/* They are not in the way of one that is near, nor taken for its like. */
+	/* Far deadlines neither delay a near one nor expire with it. */
 	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 99, NULL));
 	EXPECT_EQ(1, await_completions(self->fd, done, 2));
 	EXPECT_EQ(99, done[0].user_data);
 	EXPECT_EQ((int)i, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
+MEMWAIT_TEST(R4_async_realtime_deadlines_follow_a_clock_step_back)
 {
 	struct memwait_completion done;
 	uint64_t ms = 25, start, deadline;
 	struct pollfd pfd;
 	struct timespec ts;
 
-	/* With a later one, until it had not passed before the step. */
+	/* Retries with a later deadline until it had not passed before the clock step. */
 	for (;;) {
 		ms *= 2;
 		ASSERT_TRUE(renew(&self->fd));
@@ -294,8 +294,10 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
 
 #define BUSY	16
 
-/* A context in which more is always complete than a read takes: a deadline is met all the same. */
-MEMWAIT_TEST(R19_others_that_always_complete_delay_no_deadline)
+/*
+ * A context in which more waits are always complete than a read returns; a deadline is still met.
+ */
+MEMWAIT_TEST(R19_continuous_completions_delay_no_deadline)
 {
 	struct memwait_completion done[BUSY];
 	bool is_over = false;
@@ -319,7 +321,7 @@ MEMWAIT_TEST(R19_others_that_always_complete_delay_no_deadline)
 		ASSERT_LT(0, mw_read(self->fd, done, BUSY));
 }
 
-MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)
+MEMWAIT_TEST(R12_a_timeout_does_not_affect_the_order_of_others)
 {
 	struct waiter w = thread_at(self->fd, self->word);
 	struct memwait_completion done[3];

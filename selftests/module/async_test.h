@@ -5,9 +5,7 @@
 
 #include "../memwait_fixture.h"
 
-/*
- * Arms a wait for 0 with a near deadline; doubles the time while the deadline has already passed.
- */
+/* Arms a wait for 0 with a near deadline. Doubles the time while it has already passed. */
 static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uint64_t user_data,
 			     uint64_t *id)
 {
@@ -20,7 +18,7 @@ static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uin
 	return ret;
 }
 
-/* A thread that reads once. */
+/* A thread that calls read(2) once. */
 struct reader {
 	struct runner runner;
 	int fd;
@@ -40,14 +38,14 @@ static inline void reader_start_into(struct reader *reader, int fd,
 	runner_start(&reader->runner, reader_main, reader);
 }
 
-/* Returns when it sleeps, or has read. */
+/* Returns when the reader sleeps or has returned from read(2). */
 static inline void reader_start(struct reader *reader, int fd)
 {
 	reader_start_into(reader, fd, &reader->done, 1);
 	runner_await_asleep(&reader->runner);
 }
 
-/* Replaces a context by a new one. Returns whether that was opened. */
+/* Replaces a context by a new one. Returns whether the new one could be opened. */
 static inline bool renew(int *fd)
 {
 	close(*fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Contexts that end with their process, or when it has closed them, while another process has a
- * copy of the descriptor.
+ * Bound contexts end with their process, or when it has closed them, even while another process has
+ * a copy of the descriptor.
  */
 #include "async_test.h"
 #include <sys/epoll.h>
@@ -9,8 +9,8 @@
 #define FOREVER	MEMWAIT_FOREVER
 #define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
 
-/* What two processes tell each other, and the words of their waits. */
-struct board {
+/* Flags by which two processes synchronise, and the words of their waits. */
+struct shared {
 	uint32_t pending, completed;
 	uint64_t owned;
 	uint64_t id, cancelled;
@@ -18,7 +18,7 @@ struct board {
 	int result;
 };
 
-static void tell(int *flag)
+static void set_flag(int *flag)
 {
 	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
@@ -28,7 +28,7 @@ static void await(const int *flag)
 	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE));
 }
 
-/* How the process ends that has bound the context; it ends it all the same. */
+/* How the process that has bound the context ends (CLOSES_IT: how it drops the context). */
 enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, LAST_THREAD_EXITS, CLOSES_IT, ENDS };
 
 static void *execute(void *arg)
@@ -75,47 +75,47 @@ static void end_as(int how, int fd, int *go)
 }
 
 /*
- * Binds @fd in a child, which has waits there that are pending, and some that have ended; word by
- * word one thing for itself, and nothing yet for those who come after it.
+ * Forks a child that binds @fd and arms waits in that context: two pending waits, one of them with
+ * a deadline, a wait that has been notified, and a wait for the death of the context itself.
  */
-static pid_t start_maker(struct board *board, int fd, int how)
+static pid_t start_maker(struct shared *shared, int fd, int how)
 {
 	pid_t pid;
 
-	memset(board, 0, sizeof(*board));
+	memset(shared, 0, sizeof(*shared));
 	pid = fork();
 	if (pid)
 		return pid;
-	board->result = mw_owner(fd, BIND, &board->id);
-	board->owned = board->id;
-	board->result |= mw_async(fd, &board->pending, 0, FOREVER, U32, 1, &board->cancelled) !=
-			 MEMWAIT_PENDING;
-	board->result |= mw_async(fd, &board->pending, 0, in_ms(3600000), U32, 2, NULL) !=
-			 MEMWAIT_PENDING;
-	board->result |= mw_arm(fd, &board->completed, 3) != MEMWAIT_PENDING;
-	board->result |= mw_async(fd, &board->owned, board->id, FOREVER,
-				  MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, 4, NULL) != MEMWAIT_PENDING;
-	board->result |= mw_notify(fd, &board->completed, 1, U32) != 1;
-	tell(&board->ready);
-	end_as(how, fd, &board->go);
+	shared->result = mw_owner(fd, BIND, &shared->id);
+	shared->owned = shared->id;
+	shared->result |= mw_async(fd, &shared->pending, 0, FOREVER, U32, 1, &shared->cancelled) !=
+			  MEMWAIT_PENDING;
+	shared->result |= mw_async(fd, &shared->pending, 0, in_ms(3600000), U32, 2, NULL) !=
+			  MEMWAIT_PENDING;
+	shared->result |= mw_arm(fd, &shared->completed, 3) != MEMWAIT_PENDING;
+	shared->result |= mw_async(fd, &shared->owned, shared->id, FOREVER,
+				   MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, 4, NULL) != MEMWAIT_PENDING;
+	shared->result |= mw_notify(fd, &shared->completed, 1, U32) != 1;
+	set_flag(&shared->ready);
+	end_as(how, fd, &shared->go);
 	_exit(0);
 }
 
-/* A process that is not the context's own may look, and nothing else. */
-static void expect_refused(struct __test_metadata *_metadata, int fd, struct board *board)
+/* Another process can query the context and its id, but neither arm, cancel nor read. */
+static void expect_refused(struct __test_metadata *_metadata, int fd, struct shared *shared)
 {
 	struct memwait_completion done[4];
 	uint64_t id = 0;
 
-	EXPECT_EQ(-EPERM, mw_arm(fd, &board->pending, 9));
-	EXPECT_EQ(-EPERM, mw_cancel(fd, board->cancelled));
+	EXPECT_EQ(-EPERM, mw_arm(fd, &shared->pending, 9));
+	EXPECT_EQ(-EPERM, mw_cancel(fd, shared->cancelled));
 	EXPECT_EQ(-EPERM, mw_read(fd, done, 4));
 	EXPECT_EQ(-EPERM, mw_owner(fd, BIND, NULL));
 	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, &id));
-	EXPECT_EQ(board->id, id);
-	/* What is no context's own goes on. */
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(fd, &board->pending, 1, FOREVER, U32));
-	EXPECT_EQ(0, mw_notify(fd, &board->id, 1, U32));
+	EXPECT_EQ(shared->id, id);
+	/* Calls that need no state of the context still work. */
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(fd, &shared->pending, 1, FOREVER, U32));
+	EXPECT_EQ(0, mw_notify(fd, &shared->id, 1, U32));
 }
 
 static void await_counts_gone(int fd)
@@ -125,48 +125,50 @@ static void await_counts_gone(int fd)
 
 MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	struct epoll_event event = { .events = EPOLLET }, events[2];
 	struct memwait_completion done[4];
 	int how, fd, epoll;
 	pid_t pid;
 
 	for (how = 0; how < ENDS; how++) {
-		TH_LOG("end %d", how);
+		TH_LOG("how it ends: %d", how);
 		fd = open_device(O_NONBLOCK);
-		pid = start_maker(board, fd, how);
+		pid = start_maker(shared, fd, how);
 		ASSERT_LT(0, pid);
-		await(&board->ready);
-		ASSERT_EQ(0, board->result);
+		await(&shared->ready);
+		ASSERT_EQ(0, shared->result);
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
 		EXPECT_EQ(0, epoll_wait(epoll, events, 2, 0));
 		EXPECT_TRUE(mw_readable(fd));
 		EXPECT_EQ(3, mw_fdinfo(fd, "pending"));
 		EXPECT_EQ(1, mw_fdinfo(fd, "completed"));
-		expect_refused(_metadata, fd, board);
+		expect_refused(_metadata, fd, shared);
 
-		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->pending, 5));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->completed, 6));
-		EXPECT_EQ(3, mw_waiters(self->fd, &board->pending, U32));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->pending, 5));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->completed, 6));
+		EXPECT_EQ(3, mw_waiters(self->fd, &shared->pending, U32));
 		if (how == IS_KILLED)
 			kill(pid, SIGKILL);
-		tell(&board->go);
+		set_flag(&shared->go);
 
 		EXPECT_EQ(1, epoll_wait(epoll, events, 2, -1));
 		EXPECT_EQ(EPOLLERR | EPOLLHUP, events[0].events);
 		await_counts_gone(fd);
-		/* The notify that was not read has gone on; nobody else was woken. */
+		/*
+		 * The unread notify was passed to the next waiter, and no other waiter was woken.
+		 */
 		sleep_until(mw_readable(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
 		EXPECT_EQ(6, done[0].user_data);
 		EXPECT_EQ(MEMWAIT_OK, done[0].result);
-		EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
-		EXPECT_EQ(0, mw_waiters(self->fd, &board->owned, MEMWAIT_SIZE_U64));
-		EXPECT_EQ(1, mw_notify(self->fd, &board->pending, MEMWAIT_ALL, U32));
+		EXPECT_EQ(1, mw_waiters(self->fd, &shared->pending, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, &shared->owned, MEMWAIT_SIZE_U64));
+		EXPECT_EQ(1, mw_notify(self->fd, &shared->pending, MEMWAIT_ALL, U32));
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
 		EXPECT_EQ(5, done[0].user_data);
-		expect_refused(_metadata, fd, board);
+		expect_refused(_metadata, fd, shared);
 		kill_child(pid);
 		close(epoll);
 		close(fd);
@@ -175,11 +177,11 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 
 #define POLLERS	200
 
-/* Some may be told twice: the end may be there before they are woken. */
-MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
+/* A poller may return twice: the context may have ended before the poller was woken. */
+MEMWAIT_TEST(L10_all_pollers_are_woken_by_the_end)
 {
 	struct epoll_event event = { .events = EPOLLET }, events[POLLERS];
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	uint64_t end = patience(20);
 	bool told[POLLERS];
 	int fds[POLLERS], how, epoll, i, n, sum;
@@ -187,10 +189,10 @@ MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 
 	for (how = EXITS; how <= CLOSES_IT; how += CLOSES_IT - EXITS) {
 		fds[0] = open_device(O_NONBLOCK);
-		pid = start_maker(board, fds[0], how);
+		pid = start_maker(shared, fds[0], how);
 		ASSERT_LT(0, pid);
-		await(&board->ready);
-		ASSERT_EQ(0, board->result);
+		await(&shared->ready);
+		ASSERT_EQ(0, shared->result);
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 		for (i = 0; i < POLLERS; i++) {
 			if (i)
@@ -200,7 +202,7 @@ MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 			told[i] = false;
 		}
 		EXPECT_EQ(0, epoll_wait(epoll, events, POLLERS, 0));
-		tell(&board->go);
+		set_flag(&shared->go);
 		for (sum = 0; sum < POLLERS && now_ns(CLOCK_MONOTONIC) < end; ) {
 			n = epoll_wait(epoll, events, POLLERS, 1000);
 			for (i = 0; i < n; i++) {
@@ -217,44 +219,44 @@ MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 	}
 }
 
-MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
+MEMWAIT_TEST(L10_waits_have_ended_after_waitpid)
 {
 	static const int ways[] = { EXITS, IS_KILLED, LAST_THREAD_EXITS };
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	int round, fd;
 	pid_t pid;
 
 	for (round = 0; round < LOAD(100, 15); round++) {
 		fd = open_device(O_NONBLOCK);
-		pid = start_maker(board, fd, ways[round % ARRAY_SIZE(ways)]);
+		pid = start_maker(shared, fd, ways[round % ARRAY_SIZE(ways)]);
 		ASSERT_LT(0, pid);
-		await(&board->ready);
-		ASSERT_EQ(0, board->result);
+		await(&shared->ready);
+		ASSERT_EQ(0, shared->result);
 		if (ways[round % ARRAY_SIZE(ways)] == IS_KILLED)
 			kill(pid, SIGKILL);
-		tell(&board->go);
+		set_flag(&shared->go);
 		ASSERT_LE(0, child_status(pid));
 		ASSERT_EQ(0, mw_fdinfo(fd, "pending"));
 		ASSERT_EQ(0, mw_fdinfo(fd, "completed"));
-		ASSERT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
+		ASSERT_EQ(0, mw_waiters(self->fd, &shared->pending, U32));
 		close(fd);
 	}
 }
 
-/* Its id dies with it, too: who waits for what its waits were to do is told. */
+/* The id of the context dies with it: a waiter that named it as the owner gets OWNER_DIED. */
 MEMWAIT_TEST(L10_the_id_of_a_bound_context_dies_with_its_process)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	int fd = memwait_open(O_NONBLOCK);
-	pid_t pid = start_maker(board, fd, IS_KILLED);
+	pid_t pid = start_maker(shared, fd, IS_KILLED);
 	uint64_t word;
 
 	ASSERT_LT(0, pid);
-	await(&board->ready);
-	ASSERT_EQ(0, board->result);
+	await(&shared->ready);
+	ASSERT_EQ(0, shared->result);
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 	ASSERT_EQ(0, mw_owner(self->fd, 0, NULL));
-	word = board->id;
+	word = shared->id;
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &word, word, 0,
 					     MEMWAIT_SIZE_U64 | MEMWAIT_OWNED));
 	kill(pid, SIGKILL);
@@ -272,7 +274,7 @@ static void *return_at_once(void *arg)
 
 struct by_vfork {
 	int fd;
-	struct board *board;
+	struct shared *shared;
 	int result;
 };
 
@@ -280,24 +282,25 @@ static int use_by_vfork(void *arg)
 {
 	struct by_vfork *child = arg;
 
-	child->result = mw_arm(child->fd, &child->board->pending, 9);
+	child->result = mw_arm(child->fd, &child->shared->pending, 9);
 	return 0;
 }
 
 /*
- * The ends of its threads and children do not end it, whatever they share with it. Who shares the
- * table of descriptors is its owner, too, as of a POSIX lock.
+ * The context outlives threads and children of its process, even children that share memory or
+ * descriptors. It belongs to its process alone, even if another process shares the descriptor
+ * table.
  */
-MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
+MEMWAIT_TEST(L10_R35_a_bound_context_outlives_threads_and_children)
 {
 	static const int shares[] = {
 		CLONE_VM | CLONE_VFORK, CLONE_VM | CLONE_FILES | CLONE_FS,
 		CLONE_VM | CLONE_FILES | CLONE_SIGHAND,
 	};
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	struct memwait_completion done[2];
 	char *stack = private_page(16 * self->page);
-	struct by_vfork child = { .board = board };
+	struct by_vfork child = { .shared = shared };
 	pthread_t thread;
 	pid_t pid, tid;
 	size_t i;
@@ -305,13 +308,13 @@ MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
 	child.fd = memwait_open(O_NONBLOCK);
 	ASSERT_EQ(0, mw_owner(child.fd, BIND, NULL));
 	EXPECT_EQ(0, mw_owner(child.fd, BIND, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(child.fd, &board->pending, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(child.fd, &shared->pending, 1));
 	for (i = 0; i < ARRAY_SIZE(shares); i++) {
 		child.result = 0;
 		pid = clone(use_by_vfork, stack + 16 * self->page, shares[i] | SIGCHLD, &child);
 		ASSERT_LT(0, pid);
 		ASSERT_EQ(0, child_status(pid));
-		EXPECT_EQ(shares[i] & CLONE_FILES ? MEMWAIT_PENDING : -EPERM, child.result);
+		EXPECT_EQ(-EPERM, child.result);
 	}
 	pid = fork();
 	if (!pid)
@@ -326,40 +329,40 @@ MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
 	ASSERT_EQ(0, child_status(pid));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, return_at_once, &tid));
 	pthread_join(thread, NULL);
-	/* The kernel tells of its end a little later. */
+	/* The kernel reports the end of the thread a little later. */
 	sleep_until(!thread_state(tid));
-	EXPECT_EQ(3, mw_waiters(self->fd, &board->pending, U32));
-	EXPECT_EQ(1, mw_notify(self->fd, &board->pending, 1, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, &shared->pending, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->pending, 1, U32));
 	EXPECT_EQ(1, mw_read(child.fd, done, 2));
 	EXPECT_EQ(1, done[0].user_data);
 	close(child.fd);
 }
 
-/* A process that closes some of its descriptors keeps the context, and it ends with the last. */
+/* The context survives until its process has closed the last of its descriptors. */
 MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	int fd = memwait_open(O_NONBLOCK), fds[40], other[2], i;
 	uint64_t seed = 1;
 	pid_t pid;
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, other));
 	ASSERT_EQ(0, mw_owner(fd, BIND, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, &board->pending, 1));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, &shared->pending, 1));
 	for (i = 0; i < (int)ARRAY_SIZE(fds); i++) {
 		fds[i] = i % 2 ? dup(fd) : fcntl(fd, F_DUPFD_CLOEXEC, 500 + 3 * i);
 		ASSERT_LE(0, fds[i]);
 	}
 	pid = fork_child();
 	if (!pid) {
-		/* Its closes are nobody's. */
+		/* Closing descriptors in this child must have no effect. */
 		close(fd);
 		for (i = 0; i < (int)ARRAY_SIZE(fds) - 1; i++)
 			close(fds[i]);
-		tell(&board->ready);
+		set_flag(&shared->ready);
 		pause();
 	}
-	await(&board->ready);
+	await(&shared->ready);
 	close(fd);
 	for (i = ARRAY_SIZE(fds); i > 1; i--) {
 		int last = next_random(&seed) % i;
@@ -369,22 +372,22 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 		ASSERT_EQ(0, i % 3 == 1 ? syscall(SYS_close_range, fds[last], fds[last], 0) :
 					  close(fds[last]));
 		fds[last] = fds[i - 1];
-		ASSERT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
+		ASSERT_EQ(1, mw_waiters(self->fd, &shared->pending, U32));
 	}
 	EXPECT_EQ(1, mw_fdinfo(fds[0], "pending"));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fds[0], &board->pending, 2));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fds[0], &shared->pending, 2));
 	EXPECT_EQ(fds[0], dup2(other[0], fds[0]));
-	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, &shared->pending, U32));
 	kill_child(pid);
 	close(fds[0]);
 	close(other[0]);
 	close(other[1]);
 }
 
-/* A descriptor that exec does not close gives the context to the new program. */
-MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
+/* A descriptor without close-on-exec passes the context to the new program. */
+MEMWAIT_TEST(L10_exec_passes_a_bound_context_to_the_new_program)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	int fd = memwait_open(O_NONBLOCK), out[2];
 	pid_t pid;
 	char byte;
@@ -393,7 +396,7 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 	pid = fork_child();
 	if (!pid) {
 		if (mw_owner(fd, BIND, NULL) || fcntl(fd, F_SETFD, 0) ||
-		    mw_arm(fd, &board->pending, 1) != MEMWAIT_PENDING)
+		    mw_arm(fd, &shared->pending, 1) != MEMWAIT_PENDING)
 			_exit(1);
 		dup2(out[1], 1);
 		execl("/bin/busybox", "sh", "-c", "echo; exec sleep 1000", NULL);
@@ -402,19 +405,21 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 	}
 	ASSERT_EQ(1, read(out[0], &byte, 1));
 	EXPECT_EQ(1, mw_fdinfo(fd, "pending"));
-	EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, &shared->pending, U32));
 	kill_child(pid);
-	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, &shared->pending, U32));
 	EXPECT_EQ(0, mw_fdinfo(fd, "pending"));
 	close(fd);
 	close(out[0]);
 	close(out[1]);
 }
 
-/* As with other files: a call goes on when another thread closes the descriptor. */
+/*
+ * As with other files, a call in progress completes after another thread has closed the descriptor.
+ */
 MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	struct reader reader = { .fd = memwait_open(0) };
 	struct pollfd pfd = { .fd = reader.fd };
 	int copies[2];
@@ -423,22 +428,22 @@ MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 	ASSERT_EQ(0, pipe(copies));
 	pid = fork_child();
 	if (!pid) {
-		/* A copy for as long as the other end is open. */
+		/* This child holds a copy until the other end of the socket pair is closed. */
 		close(copies[1]);
 		_exit(read(copies[0], &(char){ 0 }, 1) || poll(&pfd, 1, 0) != 1 ||
 		      pfd.revents != (POLLERR | POLLHUP) ||
 		      mw_read(reader.fd, &reader.done, 1) != -EPERM);
 	}
 	ASSERT_EQ(0, mw_owner(reader.fd, BIND, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &board->pending, 1));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &board->completed, 2));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &shared->pending, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &shared->completed, 2));
 	reader_start(&reader, reader.fd);
 	close(reader.fd);
-	EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
-	EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 1, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, &shared->pending, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->completed, 1, U32));
 	EXPECT_EQ(1, runner_join(&reader.runner));
 	EXPECT_EQ(2, reader.done.user_data);
-	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, &shared->pending, U32));
 	close(copies[1]);
 	EXPECT_EQ(0, child_status(pid));
 	close(copies[0]);
@@ -455,16 +460,16 @@ struct caller {
 ADAPTER(arm_one, struct caller *caller, mw_arm(caller->fd, caller->word, 1))
 ADAPTER(bind_one, struct caller *caller, mw_owner(caller->fd, BIND, NULL))
 
-/* Whoever is first: nothing is armed or bound afterwards. */
+/* Close races with bind or arm: whichever comes first, nothing is armed or bound afterwards. */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	uint64_t before = mw_user_owners(self->fd);
 	int round, copies[2], times = 0;
 	pid_t pid;
 
 	for (round = 0; round < RACES; round++) {
-		struct caller caller = { .word = &board->pending };
+		struct caller caller = { .word = &shared->pending };
 
 		caller.fd = open_device(O_NONBLOCK);
 		ASSERT_EQ(0, pipe(copies));
@@ -479,17 +484,17 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 		usleep(next_random(&(uint64_t){ round + 1 }) % 100);
 		close(caller.fd);
 		times += runner_join(&caller.runner) == (round % 2 ? MEMWAIT_PENDING : 0);
-		EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, &shared->pending, U32));
 		sleep_until(mw_user_owners(self->fd) <= before);
 		close(copies[0]);
 		close(copies[1]);
 		EXPECT_EQ(0, child_status(pid));
 	}
-	TH_LOG("%d of %d were in time", times, RACES);
+	TH_LOG("%d of %d calls came before the close", times, RACES);
 }
 
-/* Who has used it before it was bound may be within such a call still. */
-MEMWAIT_TEST(L10_what_was_used_cannot_be_bound)
+/* A context that was used cannot be bound, because a user may still be within such a call. */
+MEMWAIT_TEST(L10_a_used_context_cannot_be_bound)
 {
 	struct memwait_completion done;
 	int call, fd;
@@ -521,8 +526,8 @@ MEMWAIT_TEST(L10_what_was_used_cannot_be_bound)
 	EXPECT_EQ(-EINVAL, mw_owner(self->fd, MEMWAIT_OWNER_EXIT | MEMWAIT_OWNER_BIND, NULL));
 }
 
-/* They have an id each, and their process none. */
-MEMWAIT_TEST(L10_bound_contexts_count_while_their_process_has_them)
+/* Each context has an id; the process itself needs none. */
+MEMWAIT_TEST(L10_bound_contexts_count_until_their_process_closes_them)
 {
 	uint64_t before = mw_user_owners(self->fd);
 	int round, i, fds[3];
@@ -540,101 +545,101 @@ MEMWAIT_TEST(L10_bound_contexts_count_while_their_process_has_them)
 }
 
 /*
- * A context that ends is looked at meanwhile. Who looks is driven out at any point, and goes on
- * when all is over, and the id's memory was given back.
+ * fdinfo of a context is read while the context ends. The reader is preempted at any point, and
+ * continues after everything has ended and the memory of the id was freed.
  */
-#define LOOKS	LOAD(40, 8)
+#define READS	LOAD(40, 8)
 
-struct look {
-	int fd;			/* of fdinfo */
+struct fdinfo_reader {
+	int fd;			/* the file in fdinfo */
 	int stop;
-	long looks;
+	long reads;
 	int failed;
 };
 
-static void *look_at(void *arg)
+static void *read_fdinfo(void *arg)
 {
 	struct sched_param none = { 0 };
-	struct look *look = arg;
+	struct fdinfo_reader *reader = arg;
 	char text[512];
 
-	look->failed = bind_to(1) || sched_setscheduler(0, SCHED_IDLE, &none);
-	while (!__atomic_load_n(&look->stop, __ATOMIC_RELAXED)) {
-		look->failed |= pread(look->fd, text, sizeof(text), 0) <= 0;
-		add_one(&look->looks);
+	reader->failed = bind_to(1) || sched_setscheduler(0, SCHED_IDLE, &none);
+	while (!__atomic_load_n(&reader->stop, __ATOMIC_RELAXED)) {
+		reader->failed |= pread(reader->fd, text, sizeof(text), 0) <= 0;
+		add_one(&reader->reads);
 	}
 	return NULL;
 }
 
-struct driver {
+struct preempter {
 	int go, stop, failed;
 };
 
-/* Lets nothing else run on that processor, once it may, for as long as it must. */
-static void *drive_out(void *arg)
+/* Preempts every other task on that processor from when it may until it must stop. */
+static void *preempt(void *arg)
 {
 	struct sched_param first = { .sched_priority = 10 };
-	struct driver *driver = arg;
+	struct preempter *preempter = arg;
 
-	driver->failed = bind_to(1) || sched_setscheduler(0, SCHED_FIFO, &first);
-	await(&driver->go);
-	while (!__atomic_load_n(&driver->stop, __ATOMIC_ACQUIRE))
+	preempter->failed = bind_to(1) || sched_setscheduler(0, SCHED_FIFO, &first);
+	await(&preempter->go);
+	while (!__atomic_load_n(&preempter->stop, __ATOMIC_ACQUIRE))
 		;
 	return NULL;
 }
 
-static void become_bound(int fd, struct board *board)
+static void become_bound(int fd, struct shared *shared)
 {
-	board->result = mw_owner(fd, BIND, NULL);
-	tell(&board->ready);
+	shared->result = mw_owner(fd, BIND, NULL);
+	set_flag(&shared->ready);
 	while (1)
 		pause();
 }
 
-MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
+MEMWAIT_TEST(L10_fdinfo_of_a_bound_context_is_read_while_it_ends)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	uint64_t before = mw_user_owners(self->fd);
-	pthread_t looker, driving;
+	pthread_t reading, driving;
 	int round, fd;
 	char path[64];
 	pid_t pid;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || geteuid())
-		SKIP(return, "needs root, and two processors");
+		SKIP(return, "needs root and two processors");
 	ASSERT_EQ(0, bind_to(0));
-	for (round = 0; round < LOOKS; round++) {
-		struct look look = { 0 };
-		struct driver driver = { 0 };
+	for (round = 0; round < READS; round++) {
+		struct fdinfo_reader reader = { 0 };
+		struct preempter preempter = { 0 };
 
 		fd = open_device(O_NONBLOCK);
-		memset(board, 0, sizeof(*board));
+		memset(shared, 0, sizeof(*shared));
 		pid = fork();
 		if (!pid)
-			become_bound(fd, board);
-		await(&board->ready);
-		ASSERT_EQ(0, board->result);
+			become_bound(fd, shared);
+		await(&shared->ready);
+		ASSERT_EQ(0, shared->result);
 		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-		look.fd = open(path, O_RDONLY);
-		ASSERT_LE(0, look.fd);
-		ASSERT_EQ(0, pthread_create(&looker, NULL, look_at, &look));
-		ASSERT_EQ(0, pthread_create(&driving, NULL, drive_out, &driver));
-		await_counted(&look.looks);
+		reader.fd = open(path, O_RDONLY);
+		ASSERT_LE(0, reader.fd);
+		ASSERT_EQ(0, pthread_create(&reading, NULL, read_fdinfo, &reader));
+		ASSERT_EQ(0, pthread_create(&driving, NULL, preempt, &preempter));
+		await_counted(&reader.reads);
 
-		tell(&driver.go);
+		set_flag(&preempter.go);
 		usleep(1000);
 		kill_child(pid);
 		sleep_until(mw_user_owners(self->fd) <= before);
-		/* The kernel keeps for seconds what it is to free, unless it is short of memory. */
+		/* The kernel delays the freeing for seconds unless it is short of memory. */
 		EXPECT_EQ(0, write_number("/proc/sys/vm/drop_caches", 2));
 		usleep(200000);
-		tell(&driver.stop);
-		tell(&look.stop);
+		set_flag(&preempter.stop);
+		set_flag(&reader.stop);
 		pthread_join(driving, NULL);
-		pthread_join(looker, NULL);
-		EXPECT_EQ(0, look.failed);
-		EXPECT_EQ(0, driver.failed);
-		close(look.fd);
+		pthread_join(reading, NULL);
+		EXPECT_EQ(0, reader.failed);
+		EXPECT_EQ(0, preempter.failed);
+		close(reader.fd);
 		close(fd);
 	}
 }
@@ -642,43 +647,43 @@ MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 #define WAITS	300
 
 /*
- * The last close meets the end of the context, at every point of it. The process is killed, or
- * killed while it closes its copy.
+ * The last close races with the end of the context, at every point of it. The process is killed,
+ * also while it closes its own copy.
  */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	int fd, round, i;
 	pid_t pid;
 
 	for (round = 0; round < SOME_OF(100); round++) {
 		fd = open_device(O_NONBLOCK);
-		memset(board, 0, sizeof(*board));
+		memset(shared, 0, sizeof(*shared));
 		pid = fork_child();
 		if (!pid) {
-			board->result = mw_owner(fd, BIND, NULL);
+			shared->result = mw_owner(fd, BIND, NULL);
 			for (i = 0; i < 2 * WAITS; i++)
-				mw_arm(fd, i % 2 ? &board->completed : &board->pending, i);
-			mw_notify(fd, &board->completed, MEMWAIT_ALL, U32);
-			tell(&board->ready);
+				mw_arm(fd, i % 2 ? &shared->completed : &shared->pending, i);
+			mw_notify(fd, &shared->completed, MEMWAIT_ALL, U32);
+			set_flag(&shared->ready);
 			if (round % 2) {
-				await(&board->go);
+				await(&shared->go);
 				close(fd);
 			}
 			pause();
 		}
-		await(&board->ready);
-		ASSERT_EQ(0, board->result);
-		EXPECT_EQ(WAITS, mw_waiters(self->fd, &board->pending, U32));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->completed, round));
-		tell(&board->go);
+		await(&shared->ready);
+		ASSERT_EQ(0, shared->result);
+		EXPECT_EQ(WAITS, mw_waiters(self->fd, &shared->pending, U32));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->completed, round));
+		set_flag(&shared->go);
 		usleep(next_random(&(uint64_t){ round + 2 }) % 1000);
 		kill(pid, SIGKILL);
 		usleep(next_random(&(uint64_t){ round + 1 }) % 3000);
 		close(fd);
 		ASSERT_LE(0, child_status(pid));
-		sleep_until(!mw_waiters(self->fd, &board->pending, U32));
-		EXPECT_EQ(0, mw_waiters(self->fd, &board->completed, U32));
+		sleep_until(!mw_waiters(self->fd, &shared->pending, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, &shared->completed, U32));
 		sleep_until(mw_readable(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, &(struct memwait_completion){ 0 }, 1));
 	}
@@ -705,7 +710,7 @@ static void *bind_all(void *arg)
 
 	pthread_barrier_wait(&binder->all->start);
 	for (i = 0; i < CONTEXTS; i++) {
-		/* It may be the first of the process, and the last. */
+		/* This open may be both the first and the last of the process. */
 		int fd = memwait_open(O_NONBLOCK);
 
 		if (fd < 0 || mw_owner(fd, BIND, NULL))
@@ -717,18 +722,21 @@ static void *bind_all(void *arg)
 	return NULL;
 }
 
-/* Threads that are the first of their process to bind at the same time make it one process. */
+/*
+ * Several threads bind at the same time, each as the first of their process: all the contexts still
+ * belong to that one process.
+ */
 MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 {
 	struct binder binders[THREADS];
 	struct binders all = { .failed = 0 };
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	pthread_t threads[THREADS];
 	int round, i, j;
 	pid_t pid;
 
 	for (round = 0; round < 10; round++) {
-		memset(board, 0, sizeof(*board));
+		memset(shared, 0, sizeof(*shared));
 		for (i = 0; i < THREADS * CONTEXTS; i++) {
 			all.fds[i / CONTEXTS][i % CONTEXTS] = memwait_open(O_NONBLOCK);
 			ASSERT_LE(0, all.fds[i / CONTEXTS][i % CONTEXTS]);
@@ -742,18 +750,21 @@ MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 			}
 			for (i = 0; i < THREADS; i++)
 				pthread_join(threads[i], NULL);
-			board->result = all.failed;
-			tell(&board->ready);
+			shared->result = all.failed;
+			set_flag(&shared->ready);
 			pause();
 		}
-		await(&board->ready);
-		EXPECT_EQ(0, board->result);
+		await(&shared->ready);
+		EXPECT_EQ(0, shared->result);
 		kill_child(pid);
 		for (i = 0; i < THREADS; i++) {
 			for (j = 0; j < CONTEXTS; j++) {
 				struct pollfd pfd = { .fd = all.fds[i][j] };
 
-				/* At once, as what a parent knows by waitpid(2) is known. */
+				/*
+				 * Immediately: the parent knows by waitpid(2) that the process is
+				 * dead.
+				 */
 				EXPECT_EQ(1, poll(&pfd, 1, 0));
 				EXPECT_EQ(POLLERR | POLLHUP, pfd.revents);
 				close(pfd.fd);
@@ -768,13 +779,13 @@ struct first_user {
 	int cancelled;
 };
 
-static void stand_still(unsigned int turns)
+static void spin_for(unsigned int turns)
 {
 	while (turns--)
 		__asm__ volatile("" ::: "memory");
 }
 
-/* Uses a context as soon as there is one; a round of 0 is the last. */
+/* Uses each new context immediately. A round of 0 ends the thread. */
 static void *use_first(void *arg)
 {
 	struct first_user *user = arg;
@@ -784,14 +795,14 @@ static void *use_first(void *arg)
 		spin_until((round = __atomic_load_n(&user->round, __ATOMIC_ACQUIRE)) != last);
 		if (!round)
 			return NULL;
-		stand_still(round % 61 * 16);
+		spin_for(round % 61 * 16);
 		user->cancelled = mw_cancel(user->fd, 1);
 		last = round;
 		__atomic_store_n(&user->done, round, __ATOMIC_RELEASE);
 	}
 }
 
-/* Whichever comes first, the context is bound or serves all, and goes on. */
+/* Whether the bind or the first use comes first, the context is either bound or usable by all. */
 MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 {
 	struct first_user user = { .round = 0 };
@@ -803,7 +814,7 @@ MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 	for (round = 1; round < least || (!has_one_processor() && !(bound && refused)); round++) {
 		user.fd = open_device(O_NONBLOCK);
 		__atomic_store_n(&user.round, round, __ATOMIC_RELEASE);
-		stand_still(round % 67 * 16);
+		spin_for(round % 67 * 16);
 		ret = mw_owner(user.fd, BIND, NULL);
 		spin_until(__atomic_load_n(&user.done, __ATOMIC_ACQUIRE) == round);
 		ASSERT_EQ(-ENOENT, user.cancelled);
@@ -817,7 +828,7 @@ MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 	}
 	__atomic_store_n(&user.round, 0, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
-	TH_LOG("bound %u times, served all %u times", bound, refused);
+	TH_LOG("the bind came first %u times, the use %u times", bound, refused);
 }
 
 #define STORMS		LOAD(60, 15)
@@ -826,7 +837,7 @@ MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 #define NOTIFIED	25
 
 struct storm {
-	struct board *board;
+	struct shared *shared;
 	int fds[STORM_CONTEXTS];
 	int stop;		/* of watch() */
 	uint64_t seed;
@@ -837,35 +848,35 @@ static unsigned int draw(struct storm *storm, unsigned int n)
 	return next_random(&storm->seed) % n;
 }
 
-/* Binds all contexts, arms waits there of which some are notified, and closes some. */
+/* Binds all contexts, arms waits in them (some of which are notified), and closes some of them. */
 static void *bind_and_arm(void *arg)
 {
 	struct storm *storm = arg;
-	struct board *board = storm->board;
+	struct shared *shared = storm->shared;
 	int i, j, failed = 0;
 	uint32_t *word;
 
 	for (i = 0; i < STORM_CONTEXTS; i++) {
 		failed |= mw_owner(storm->fds[i], BIND, NULL);
 		for (j = 0; j < STORM_WAITS; j++) {
-			word = j % 2 ? &board->completed : &board->pending;
+			word = j % 2 ? &shared->completed : &shared->pending;
 			failed |= mw_async(storm->fds[i], word, 0,
 					   j % 3 ? FOREVER : in_ms(3600000), U32, j, NULL) !=
 				  MEMWAIT_PENDING;
 		}
 	}
 	if (failed)
-		__atomic_store_n(&board->result, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&shared->result, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
 
-/* In a process that shares the table of descriptors: closes some of them, at any time. */
+/* Runs in a process that shares the descriptor table: closes some descriptors at any time. */
 static int close_some(void *arg)
 {
 	struct storm *storm = arg;
 	int i;
 
-	await(&storm->board->go);
+	await(&storm->shared->go);
 	for (i = 0; i < STORM_CONTEXTS; i++) {
 		usleep(draw(storm, 300));
 		if (draw(storm, 2))
@@ -875,10 +886,10 @@ static int close_some(void *arg)
 	return 0;
 }
 
-/* The process that binds them. It shares its descriptors with another one, or not. */
+/* The process that binds the contexts. It may share its descriptors with another process. */
 static void run_storm(struct storm *storm)
 {
-	struct board *board = storm->board;
+	struct shared *shared = storm->shared;
 	char *stack = private_page(65536);
 	pthread_t threads[2];
 	int i, how = draw(storm, 6);
@@ -888,15 +899,15 @@ static void run_storm(struct storm *storm)
 	for (i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	for (i = 0; i < NOTIFIED; i++)
-		board->result |= mw_notify(storm->fds[0], &board->completed, 1, U32) != 1;
+		shared->result |= mw_notify(storm->fds[0], &shared->completed, 1, U32) != 1;
 	if (draw(storm, 2))
 		clone(close_some, stack + 65536, CLONE_FILES | SIGCHLD, storm);
-	tell(&board->ready);
-	end_as(how, storm->fds[0], &board->go);
+	set_flag(&shared->ready);
+	end_as(how, storm->fds[0], &shared->go);
 	_exit(0);
 }
 
-/* Looks at the contexts, and at the list of all waiters, all the time. */
+/* Reads fdinfo of the contexts, and the list of all waiters, all the time. */
 static void *watch(void *arg)
 {
 	struct storm *storm = arg;
@@ -908,7 +919,7 @@ static void *watch(void *arg)
 		for (i = 0; i < STORM_CONTEXTS; i++) {
 			mw_fdinfo(storm->fds[i], "owner");
 			mw_readable(storm->fds[i]);
-			mw_waiters(storm->fds[i], &storm->board->pending, U32);
+			mw_waiters(storm->fds[i], &storm->shared->pending, U32);
 			if (list >= 0 && read(list, text, 300) < 0)
 				break;
 		}
@@ -918,19 +929,19 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* However a process ends, and whoever closes what meanwhile: each notify is there once. */
-MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
+/* However the process ends, and whichever process closes descriptors: each notify arrives once. */
+MEMWAIT_TEST(L10_contexts_are_bound_passed_and_closed_at_random)
 {
-	struct board *board = (void *)self->shared;
+	struct shared *shared = (void *)self->shared;
 	uint64_t waits = mw_user_waits(self->fd);
 	struct memwait_completion done[NOTIFIED + 1];
-	struct storm storm = { .board = board, .seed = 1 };
+	struct storm storm = { .shared = shared, .seed = 1 };
 	int round, i, got, all = 2 * STORM_CONTEXTS * STORM_WAITS / 2;
 	pid_t pid, other;
 	pthread_t thread;
 
 	for (round = 0; round < STORMS; round++) {
-		memset(board, 0, sizeof(*board));
+		memset(shared, 0, sizeof(*shared));
 		for (i = 0; i < STORM_CONTEXTS; i++) {
 			storm.fds[i] = open_device(O_NONBLOCK);
 		}
@@ -941,18 +952,18 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		other = fork();
 		if (!other)
 			_exit(close_some(&storm));
-		await(&board->ready);
-		ASSERT_EQ(0, board->result);
-		ASSERT_EQ(all, mw_waiters(self->fd, &board->pending, U32));
+		await(&shared->ready);
+		ASSERT_EQ(0, shared->result);
+		ASSERT_EQ(all, mw_waiters(self->fd, &shared->pending, U32));
 		for (i = 0; i <= NOTIFIED; i++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->completed, i));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->completed, i));
 		storm.stop = 0;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, watch, &storm));
-		tell(&board->go);
+		set_flag(&shared->go);
 		usleep(draw(&storm, 1000));
 		kill(pid, SIGKILL);
 		usleep(draw(&storm, 2000));
-		tell(&storm.stop);
+		set_flag(&storm.stop);
 		pthread_join(thread, NULL);
 		for (i = 0; i < STORM_CONTEXTS; i++) {
 			usleep(draw(&storm, 200));
@@ -961,8 +972,8 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		ASSERT_LE(0, child_status(pid));
 		ASSERT_EQ(0, child_status(other));
 
-		while (mw_waiters(self->fd, &board->pending, U32) ||
-		       mw_waiters(self->fd, &board->completed, U32) != 1)
+		while (mw_waiters(self->fd, &shared->pending, U32) ||
+		       mw_waiters(self->fd, &shared->completed, U32) != 1)
 			usleep(100);
 		for (got = 0; got < NOTIFIED; got += i) {
 			i = mw_read(self->fd, done, NOTIFIED + 1);
@@ -970,7 +981,7 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		}
 		EXPECT_EQ(NOTIFIED, got);
 		EXPECT_EQ(1, mw_fdinfo(self->fd, "pending"));
-		EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 2, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, &shared->completed, 2, U32));
 		EXPECT_EQ(1, mw_read(self->fd, done, 2));
 		mw_await_owners(self->fd, 0);
 		EXPECT_EQ(waits, mw_await_user_waits(self->fd, waits));

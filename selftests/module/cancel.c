@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R23: async waits that are taken back. */
+/* R23: async waits that are cancelled. */
 #include "several_test.h"
 
-MEMWAIT_TEST(R23_cancel_takes_a_pending_wait_back)
+MEMWAIT_TEST(R23_cancel_withdraws_a_pending_wait)
 {
 	uint64_t id;
 
@@ -33,7 +33,7 @@ MEMWAIT_TEST(R23_cancel_after_the_end_is_enoent)
 
 #define TOGETHER	64
 
-/* A thread that reads once in each round, and ends what is overdue. */
+/* A thread that calls read(2) once in each round, which ends overdue waits. */
 struct round_reader {
 	pthread_t thread;
 	int fd, begun, reads, ended;
@@ -57,8 +57,8 @@ static void *read_each_round(void *arg)
 }
 
 /*
- * There is a completion exactly if the cancel says ENOENT, also while another thread just ends what
- * is overdue: it begins with the first, and who cancels with the last.
+ * A wait has a completion if and only if CANCEL fails with ENOENT, even while another thread ends
+ * overdue waits: the reader begins with the first wait and the canceller with the last one.
  */
 MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 {
@@ -102,10 +102,10 @@ MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 	}
 	__atomic_store_n(&r.begun, -1, __ATOMIC_RELEASE);
 	pthread_join(r.thread, NULL);
-	TH_LOG("%d taken back, %d timed out", taken_back, timed_out);
+	TH_LOG("%d cancelled, %d timed out", taken_back, timed_out);
 }
 
-MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
+MEMWAIT_TEST(R23_ids_that_never_existed_are_enoent)
 {
 	int other = memwait_open(O_NONBLOCK);
 	uint64_t id;
@@ -121,8 +121,8 @@ MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
 	close(other);
 }
 
-/* However often the memory of a wait serves another one; and the waits before and behind stay. */
-MEMWAIT_TEST(R18_an_id_is_not_used_again)
+/* An id is not reused however often the memory of a wait is. The first and the last wait stay. */
+MEMWAIT_TEST(R18_an_id_is_not_reused)
 {
 	enum { TIMES = 2000 };
 	uint64_t ids[TIMES], before, behind;
@@ -149,37 +149,37 @@ MEMWAIT_TEST(R18_an_id_is_not_used_again)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 }
 
-#define COMERS		4
-#define COME		1500	/* together they are more than a context's table keeps */
+#define CANCELLERS		4
+#define EACH		1500	/* together they are more than the table of a context caches */
 
-/* One that arms waits on its own words and takes them back, at the same time as the others. */
-struct comer {
+/* A thread that arms and cancels waits on its own words concurrently with the others. */
+struct canceller {
 	pthread_t thread;
 	pthread_barrier_t *all_armed;
 	uint32_t *words;
 	int fd, rounds, wrong;
 };
 
-static void *come_and_go(void *arg)
+static void *arm_and_cancel(void *arg)
 {
-	struct comer *comer = arg;
-	struct memwait_async *entries = calloc(COME, sizeof(*entries));
-	uint64_t *old = calloc(COME, sizeof(*old));
+	struct canceller *canceller = arg;
+	struct memwait_async *entries = calloc(EACH, sizeof(*entries));
+	uint64_t *old = calloc(EACH, sizeof(*old));
 	int round, i;
 
-	for (round = 0; round < comer->rounds; round++) {
-		for (i = 0; i < COME; i++)
-			entries[i] = wait_entry(&comer->words[i], 0, FOREVER, i);
-		comer->wrong += mw_batch(comer->fd, entries, COME) != COME;
-		for (i = 0; i < COME; i++) {
-			comer->wrong += entries[i].result != MEMWAIT_PENDING;
-			comer->wrong += round && mw_cancel(comer->fd, old[i]) != -ENOENT;
+	for (round = 0; round < canceller->rounds; round++) {
+		for (i = 0; i < EACH; i++)
+			entries[i] = wait_entry(&canceller->words[i], 0, FOREVER, i);
+		canceller->wrong += mw_batch(canceller->fd, entries, EACH) != EACH;
+		for (i = 0; i < EACH; i++) {
+			canceller->wrong += entries[i].result != MEMWAIT_PENDING;
+			canceller->wrong += round && mw_cancel(canceller->fd, old[i]) != -ENOENT;
 		}
-		/* The table goes out of use, and who is done first brings it into use again. */
-		pthread_barrier_wait(comer->all_armed);
-		for (i = 0; i < COME; i++) {
+		/* The table becomes unused, and the first thread to finish uses it again. */
+		pthread_barrier_wait(canceller->all_armed);
+		for (i = 0; i < EACH; i++) {
 			old[i] = entries[i].id;
-			comer->wrong += mw_cancel(comer->fd, old[i]) != 0;
+			canceller->wrong += mw_cancel(canceller->fd, old[i]) != 0;
 		}
 	}
 	free(old);
@@ -187,25 +187,25 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R23_many_come_and_go_together)
+MEMWAIT_TEST(R23_many_waits_are_armed_and_cancelled_concurrently)
 {
-	size_t size = COMERS * COME * sizeof(uint32_t);
+	size_t size = CANCELLERS * EACH * sizeof(uint32_t);
 	uint32_t *words = private_page(size);
-	struct comer comers[COMERS];
+	struct canceller comers[CANCELLERS];
 	pthread_barrier_t all_armed;
 	int i;
 
-	ASSERT_EQ(0, pthread_barrier_init(&all_armed, NULL, COMERS));
-	for (i = 0; i < COMERS; i++) {
-		comers[i] = (struct comer){
+	ASSERT_EQ(0, pthread_barrier_init(&all_armed, NULL, CANCELLERS));
+	for (i = 0; i < CANCELLERS; i++) {
+		comers[i] = (struct canceller){
 			.all_armed = &all_armed,
-			.words = words + i * COME,
+			.words = words + i * EACH,
 			.fd = self->fd,
 			.rounds = LOAD(20, 3),
 		};
-		ASSERT_EQ(0, pthread_create(&comers[i].thread, NULL, come_and_go, &comers[i]));
+		ASSERT_EQ(0, pthread_create(&comers[i].thread, NULL, arm_and_cancel, &comers[i]));
 	}
-	for (i = 0; i < COMERS; i++) {
+	for (i = 0; i < CANCELLERS; i++) {
 		pthread_join(comers[i].thread, NULL);
 		EXPECT_EQ(0, comers[i].wrong);
 	}
@@ -214,11 +214,11 @@ MEMWAIT_TEST(R23_many_come_and_go_together)
 	munmap(words, size);
 }
 
-/* More than a context keeps of waits that have ended, of both kinds. */
+/* More than the ended waits of either kind that a context caches. */
 #define PLACES	600
 
-/* Waits that get the places of others are new ones, however those have ended. */
-MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
+/* Waits that reuse memory are new waits, however the earlier waits have ended. */
+MEMWAIT_TEST(R23_a_wait_that_reuses_the_memory_of_another)
 {
 	uint64_t ids[PLACES], before[PLACES] = {};
 	struct memwait_completion done[PLACES];
@@ -231,7 +231,7 @@ MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
 
 			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadline, U32,
 							    round * PLACES + i, &ids[i]));
-			/* The others that are pending are not touched by it. */
+			/* The other pending waits are not affected. */
 			ASSERT_EQ(-ENOENT, mw_cancel(self->fd, before[i]));
 		}
 		memset(seen, 0, sizeof(seen));
@@ -260,8 +260,8 @@ MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
 	}
 }
 
-/* What is overdue and not read can be taken back: no completion comes. */
-MEMWAIT_TEST(R23_cancel_of_what_is_overdue)
+/* An overdue, unread wait can be cancelled: no completion comes. */
+MEMWAIT_TEST(R23_cancel_of_an_overdue_wait)
 {
 	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
 	struct memwait_completion done;

@@ -2,13 +2,14 @@
 /* R24: many waits at the limit of a memory cgroup. */
 #include "load_test.h"
 
-#define SINGLES		65536	/* more than fit, of either kind */
+#define SINGLES		65536	/* more than fit into the cgroup, of either kind */
 #define GROUPS		512
-#define RELEASED	10	/* waits that are notified, and as many that are cancelled */
+#define RELEASED	10	/* waits that are notified; as many are cancelled */
 
 /*
- * What a child in a cgroup finds out. It was all touched before the limit is set, for a page fault
- * beyond it kills; so who is at the limit only writes down, and the parent looks.
+ * The results of a child in a cgroup. All this memory is touched before the limit is set, because a
+ * page fault beyond the limit kills. The child therefore only records results, and the parent
+ * checks.
  */
 struct confined {
 	struct memwait_wait waits[GROUPS * MEMWAIT_GROUP_MAX];
@@ -47,7 +48,7 @@ static void confined_entries(struct confined *c, struct memwait_async *entries)
 	}
 }
 
-/* Waiters of all words of the entries from one to another. */
+/* Returns the number of waiters of all words of entries @from to @to. */
 static int confined_waiters(struct confined *c, int fd, int from, int to)
 {
 	int i, sum = 0;
@@ -57,7 +58,7 @@ static int confined_waiters(struct confined *c, int fd, int from, int to)
 	return sum;
 }
 
-/* A group is notified by its last word. */
+/* Notifies a group by its last word. */
 static int confined_notify(struct confined *c, int fd, int i)
 {
 	return mw_notify(fd, &c->words[(i + 1) * c->words_each - 1], 1, U32);
@@ -72,7 +73,7 @@ static void confined_main(struct confined *c)
 	c->user_waits = mw_user_waits(fd);
 	if (max < 0 || fd < 0 || enter_cgroup() || mlockall(MCL_CURRENT))
 		_exit(1);
-	/* errno is in memory too. */
+	/* Touches errno, which is memory too. */
 	if (mw_read(fd, c->done, 1) != -EAGAIN)
 		_exit(2);
 	snprintf(limit, sizeof(limit), "%ld", read_number(CGROUP "/memory.current") + c->room);
@@ -86,11 +87,11 @@ static void confined_main(struct confined *c)
 	c->waiters = confined_waiters(c, fd, 0, c->armed);
 	c->waiters_of_failed = confined_waiters(c, fd, c->armed, c->armed + 1);
 
-	/* What needs no memory of the cgroup works, and so does what gives some back. */
+	/* Calls that need no memory of the cgroup, or free some, succeed. */
 	c->wait = mw_wait(fd, &c->words[0], 0, in_ms(1), U32);
 	c->notify_nobody = mw_notify(fd, &c->own[1], 1, U32);
 
-	/* What needs some is refused, and nobody is killed for it. */
+	/* Calls that need memory of the cgroup fail, and no process is killed for it. */
 	members(waits, c->words, MEMWAIT_GROUP_MAX);
 	c->wait_alone = mw_wait(fd, &c->own[0], 0, in_ms(1), U32);
 	c->wait_large = mw_wait_any(fd, waits, MEMWAIT_GROUP_MAX, in_ms(1), 0, NULL);
@@ -110,14 +111,14 @@ static void confined_main(struct confined *c)
 	}
 	c->after_release = mw_user_waits(fd);
 
-	/* What was freed may be given back to the cgroup a little later. */
+	/* Freed memory may return to the cgroup a little later. */
 	while (c->rearmed < RELEASED) {
 		ret = mw_batch(fd, c->again + c->rearmed, RELEASED - c->rearmed);
 		if (ret < 0 && ret != -ENOMEM)
 			_exit(5);
 		c->rearmed += ret < 0 ? 0 : ret;
 	}
-	/* And then it is full again, if not at once. */
+	/* The cgroup becomes full again, if not immediately. */
 	c->rest = mw_batch(fd, c->again + c->armed, c->count - c->armed);
 	if (c->rest >= c->count - c->armed)
 		_exit(6);
@@ -139,7 +140,7 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	pid_t pid;
 
 	ASSERT_GE(SINGLES, count * words_each);
-	/* The memory of what is shared is the parent's. */
+	/* The parent allocates the shared memory, which is therefore charged to the parent. */
 	memset(c, 0, sizeof(*c));
 	c->count = count;
 	c->words_each = words_each;
@@ -175,7 +176,7 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, c->wait);
 	EXPECT_EQ(0, c->notify_nobody);
-	/* Unless somebody has given back a little in the meantime, as a checker of memory may. */
+	/* Unless some memory was freed in the meantime, as a memory checker may do. */
 	EXPECT_TRUE(c->wait_alone == -ENOMEM || c->wait_alone == MEMWAIT_TIMED_OUT);
 	EXPECT_TRUE(c->wait_large == -ENOMEM || c->wait_large == MEMWAIT_TIMED_OUT);
 	EXPECT_TRUE(c->requeue == -ENOMEM || !c->requeue);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Change and notify: the operations, what is refused, and that no signal comes in between. */
-#include "../memwait_fixture.h"
+/* Change and notify: the operations, refused arguments, and that no signal comes in between. */
+#include "fault_test.h"
 #include <sys/time.h>
 
 static int mw_change_at(int fd, const volatile void *addr, uint32_t flags, uint32_t operation,
@@ -79,7 +79,7 @@ MEMWAIT_TEST(R38_changes_before_it_notifies)
 	EXPECT_EQ(3, *self->shared);
 }
 
-MEMWAIT_TEST(R38_private_words_need_no_look_up)
+MEMWAIT_TEST(R38_private_words_need_no_lookup)
 {
 	struct memwait_change arg = {
 		.notify = { .addr = (uintptr_t)self->word, .count = 1,
@@ -120,7 +120,7 @@ MEMWAIT_TEST(R38_bad_arguments_change_nothing)
 	EXPECT_EQ(0, *self->word);
 }
 
-MEMWAIT_TEST(R38_what_cannot_be_written_is_efault_and_notifies_nobody)
+MEMWAIT_TEST(R38_an_unwritable_word_is_efault_and_not_notified)
 {
 	struct waiter w = thread_at(self->fd, self->word);
 
@@ -152,7 +152,7 @@ MEMWAIT_TEST(R38_faults_pages_in)
 	uint32_t old;
 	pid_t pid;
 
-	/* Not there yet; then shared with a child until it is written to. */
+	/* The page does not exist yet; later it is shared copy-on-write with a child. */
 	EXPECT_EQ(0, mw_change(self->fd, copy, MEMWAIT_CHANGE_OR, 6, 1, &old));
 	EXPECT_EQ(0, old);
 	pid = fork_child();
@@ -172,6 +172,45 @@ MEMWAIT_TEST(R38_faults_pages_in)
 	EXPECT_EQ(9 + old, *self->shared);
 }
 
+struct changer {
+	pthread_t thread;
+	int fd, result;
+	uint32_t *word, old;
+};
+
+static void *change_if_none(void *arg)
+{
+	struct changer *c = arg;
+
+	c->result = mw_change(c->fd, c->word, ADD_IF_NONE, 1, 1, &c->old);
+	return NULL;
+}
+
+/* If a waiter joins while the page is made writable, the word is not changed. */
+MEMWAIT_TEST(R38_old_is_written_only_if_the_word_was_changed)
+{
+	struct changer c = { .fd = self->fd, .word = private_page(self->page), .old = 1 };
+	struct waiter w = thread_at(self->fd, c.word);
+	int uffd;
+
+	*c.word = 5;
+	w.expected = 5;
+	uffd = hold_stores(c.word, self->page);
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
+	ASSERT_EQ(0, pthread_create(&c.thread, NULL, change_if_none, &c));
+	await_fault(uffd);
+	waiter_start(&w);
+	EXPECT_EQ(0, let_store(uffd, c.word, self->page));
+	pthread_join(c.thread, NULL);
+	EXPECT_EQ(1, c.result);
+	EXPECT_EQ(0, c.old);
+	EXPECT_EQ(5, *c.word);
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	close(uffd);
+	munmap(c.word, self->page);
+}
+
 #define ADDERS	4
 #define ADDS	20000
 
@@ -179,7 +218,7 @@ struct adder {
 	pthread_t thread;
 	int fd;
 	uint32_t *word;
-	uint64_t seen;		/* the sum of what the word held before */
+	uint64_t seen;		/* the sum of the old values of the word */
 };
 
 static void *add_often(void *arg)
@@ -219,12 +258,12 @@ MEMWAIT_TEST(R38_is_atomic)
 struct follower {
 	int fd;
 	uint32_t *word;
-	uint32_t expected;	/* what it waits to see changed */
+	uint32_t expected;	/* the value whose change it awaits */
 	int stop;
 	long slept;
 };
 
-/* Waits for the word to change, again and again. */
+/* Waits for the word to change, repeatedly. */
 static void *follow(void *arg)
 {
 	struct follower *f = arg;
@@ -239,8 +278,8 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-/* A process is killed while it posts. What it has changed by then, it has notified. */
-MEMWAIT_TEST(R38_no_death_comes_between_the_change_and_the_notify)
+/* A process is killed while it posts. Whatever it had changed by then has also been notified. */
+MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 {
 	struct follower f = { .fd = self->fd, .word = self->shared };
 	uint64_t random = 88172645463325252ULL;
@@ -256,7 +295,7 @@ MEMWAIT_TEST(R38_no_death_comes_between_the_change_and_the_notify)
 			for (;;)
 				mw_change(self->fd, self->shared, MEMWAIT_CHANGE_ADD, 1, 1, NULL);
 		}
-		/* Longer and longer, if it takes that long until it posts. */
+		/* The delay grows, in case it takes that long until the process posts. */
 		pause.tv_nsec = next_random(&random) % (500000 + i / 200 * 500000 % 100000000);
 		nanosleep(&pause, NULL);
 		kill_child(pid);
@@ -268,10 +307,10 @@ MEMWAIT_TEST(R38_no_death_comes_between_the_change_and_the_notify)
 	pthread_join(thread, NULL);
 }
 
-#define STEPS_WAITS	500	/* many steps of a notify */
+#define STEPS_WAITS	500	/* a notify of so many takes several steps */
 
-/* A process is killed while it notifies many: it has changed nothing, or notifies them all. */
-MEMWAIT_TEST(R38_no_death_comes_between_two_steps)
+/* A process is killed while it notifies many waiters: it changed nothing, or it notifies all. */
+MEMWAIT_TEST(R38_no_kill_comes_between_two_steps)
 {
 	static struct memwait_async entries[STEPS_WAITS];
 	static struct memwait_completion done[STEPS_WAITS];
@@ -320,7 +359,7 @@ static void count_signal(int sig)
 	handled++;
 }
 
-/* A signal that is pending all the time does not cut the notify short. */
+/* A signal that is always pending does not cut the notify short. */
 MEMWAIT_TEST(R38_no_signal_comes_between_two_steps)
 {
 	struct sigaction action = { .sa_handler = count_signal }, before;
@@ -341,8 +380,8 @@ MEMWAIT_TEST(R38_no_signal_comes_between_two_steps)
 	sigaction(SIGALRM, &before, NULL);
 }
 
-/* Waiters take what there is before the word does, in their order. */
-MEMWAIT_TEST(R38_if_none_woken_hands_over)
+/* Waiters are served in their order; the word is changed only when there is no waiter. */
+MEMWAIT_TEST(R38_if_none_woken_notifies_waiters_first)
 {
 	struct waiter w[3];
 	uint32_t old;
@@ -361,7 +400,7 @@ MEMWAIT_TEST(R38_if_none_woken_hands_over)
 	EXPECT_EQ(0, *self->shared);
 	EXPECT_EQ(0, mw_change(self->fd, self->shared, ADD_IF_NONE, 1, 1, &old));
 	EXPECT_EQ(1, *self->shared);
-	/* A count of 0 wakes none. */
+	/* A count of 0 wakes no waiter. */
 	w[0].expected = 1;
 	waiter_start(&w[0]);
 	EXPECT_EQ(0, mw_change(self->fd, self->shared, ADD_IF_NONE, 1, 0, &old));
@@ -372,7 +411,7 @@ MEMWAIT_TEST(R38_if_none_woken_hands_over)
 	EXPECT_EQ(2, *self->shared);
 }
 
-MEMWAIT_TEST(R38_if_none_woken_of_a_part_of_the_word)
+MEMWAIT_TEST(R38_if_none_woken_with_waiters_on_part_of_the_word)
 {
 	static const struct {
 		uint32_t flags;
@@ -409,11 +448,11 @@ struct taker {
 	pthread_t thread;
 	int fd;
 	uint32_t *word;
-	int kind;		/* waits for ever, for 20 us, or for the second word too */
+	int kind;		/* waits forever, for 20 us, or also for the second word */
 	long taken;
 };
 
-/* Takes from the word, or is handed one, until the third word is set. */
+/* Takes from the word or is notified instead, until the third word is set. */
 static void *take_often(void *arg)
 {
 	struct taker *t = arg;
@@ -450,8 +489,9 @@ static void *take_often(void *arg)
 }
 
 /*
- * What is posted is taken or left, exactly; and nobody sleeps beside what is left. Groups are also
- * notified at their other word, so a post meets waiters that have just been woken there.
+ * Every post is consumed exactly once or remains in the word, and no thread sleeps while something
+ * remains. Groups are also notified by their other word, so that a post meets waiters which have
+ * just been woken there.
  */
 MEMWAIT_TEST(R38_if_none_woken_loses_nothing)
 {
@@ -473,7 +513,7 @@ MEMWAIT_TEST(R38_if_none_woken_loses_nothing)
 		if (i % 3 == 0)
 			mw_notify(self->fd, word + 1, 1, U32);
 	}
-	/* All are asleep, and nothing is left; or somebody goes on and takes it. */
+	/* Either all threads sleep and nothing remains, or one is about to take it. */
 	spin_until(!__atomic_load_n(word, __ATOMIC_ACQUIRE));
 	__atomic_store_n(word + 2, 1, __ATOMIC_RELEASE);
 	posted += mw_notify(self->fd, word, MEMWAIT_ALL, U32);

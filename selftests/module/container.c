@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A process in a container, as engines make them, and one outside: R8, R33. */
+/* R8, R33: a process in a container, set up as container engines do, and a process outside. */
 #include "../memwait_fixture.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -7,16 +7,16 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* What engines give a container of its own; the user namespace is another test's. */
+/* The namespaces that engines give a container. Another test covers the user namespace. */
 #define NAMESPACES	(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS | \
 			 CLONE_NEWCGROUP)
 #define NOBODY		65534
 
-/* What the inside tells the outside by its exit status, beside errors of its own. */
+/* Exit statuses of the first process in the container, in addition to its error numbers. */
 #define NO_DEVICE	10
 #define BROKEN		20
 
-/* As the default profile of engines: no io_uring, no new namespaces, the rest as usual. */
+/* Like the default profile of container engines: no io_uring, no new namespaces. */
 static int deny(void)
 {
 	static const unsigned int denied[] = { SYS_io_uring_setup, SYS_io_uring_enter,
@@ -39,7 +39,7 @@ static int deny(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* A root directory with nothing in it but, if it is given one, the device: chroots there. */
+/* Changes root to an empty directory that has, if requested, only the device. */
 static int enter_root(bool device)
 {
 	char root[] = "/tmp/container-XXXXXX", path[64];
@@ -61,8 +61,8 @@ static int enter_root(bool device)
 }
 
 /*
- * In the container, as its first process: waits for two words of the file, by a call and by a poll,
- * and notifies the third.
+ * The first process in the container: waits for two words of the file, by a call and by poll(2),
+ * and notifies the third word.
  */
 static int live_inside(int memory, long page)
 {
@@ -87,7 +87,7 @@ static int live_inside(int memory, long page)
 	return mw_notify(fd, &words[2], 1, U32) == 1 ? 0 : BROKEN + 5;
 }
 
-/* Forks the container. Its first process's exit status is that of the child. */
+/* Forks the container. The exit status of its first process becomes that of the child. */
 static pid_t start_container(int memory, long page, bool device)
 {
 	pid_t pid = fork(), first;
@@ -105,7 +105,7 @@ static pid_t start_container(int memory, long page, bool device)
 	_exit(live_inside(memory, page));
 }
 
-MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
+MEMWAIT_TEST(R8_a_container_and_its_host_share_words_of_a_file)
 {
 	int memory = new_file(self->page);
 	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER, .flags = U32 };
@@ -121,7 +121,7 @@ MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
 	waiter_start(&w);
 
 	pid = start_container(memory, self->page, true);
-	/* One that has failed is nobody's waiter, and is not waited for. */
+	/* If the child has failed, it is not a waiter; do not wait for it. */
 	sleep_until(mw_waiters(self->fd, words, U32) == 1 || waitpid(pid, NULL, WNOHANG));
 	ASSERT_EQ(1, mw_waiters(self->fd, words, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, &words[0], MEMWAIT_ALL, U32));
@@ -132,7 +132,7 @@ MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
 	close(memory);
 }
 
-MEMWAIT_TEST(R8_a_container_without_the_device_is_told)
+MEMWAIT_TEST(R8_open_fails_in_a_container_without_the_device)
 {
 	int memory = new_file(self->page);
 

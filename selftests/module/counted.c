@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R31: what is counted where two calls meet, and whose counts are shown. */
+/* R31: counts when two calls race, and whose counts INFO shows. */
 #include <linux/userfaultfd.h>
 
 #include "limits_test.h"
 
-/* A user that nobody else is. */
-#define STRANGER	65000
+/* A user id that no other process has. */
+#define OTHER_USER	65000
 
 #define ROUNDS		SOME_OF(3000)
 
 struct meeting {
-	int arrived;		/* how many times one of the two has come */
+	int arrived;		/* how many times a thread has arrived */
 	int wrong;
 };
 
-/* Until the other one has come as often: both run then. */
+/* Waits until the other thread has arrived as often, so that both run. */
 static void meet(struct meeting *m)
 {
 	int both = (__atomic_fetch_add(&m->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
@@ -31,7 +31,7 @@ static void open_at_once(struct meeting *m, bool stays)
 {
 	int i, fd, another;
 
-	if (setgid(STRANGER) || setuid(STRANGER))
+	if (setgid(OTHER_USER) || setuid(OTHER_USER))
 		_exit(99);
 	for (i = 0; i < ROUNDS; i++) {
 		meet(m);
@@ -43,7 +43,7 @@ static void open_at_once(struct meeting *m, bool stays)
 			close(fd);
 		meet(m);
 		if (stays) {
-			/* The user is the same still. */
+			/* The user is still the same to the kernel. */
 			another = memwait_open(0);
 			count_wrong(m, mw_user_contexts(another) != 2);
 			close(another);
@@ -53,15 +53,18 @@ static void open_at_once(struct meeting *m, bool stays)
 	_exit(0);
 }
 
-/* A user comes with his first context, and goes with the last: two at once are of one user. */
-MEMWAIT_TEST(R31_two_that_open_first_are_one_user)
+/*
+ * The record of a user exists from the first open context to the last: two simultaneous first opens
+ * create one record.
+ */
+MEMWAIT_TEST(R31_two_simultaneous_first_opens_create_one_user)
 {
 	struct meeting *m = (void *)self->shared;
 	pid_t pids[2];
 	int i;
 
 	if (geteuid())
-		SKIP(return, "needs root to be another user");
+		SKIP(return, "needs root to become another user");
 	for (i = 0; i < 2; i++) {
 		pids[i] = fork_child();
 		if (!pids[i])
@@ -72,7 +75,7 @@ MEMWAIT_TEST(R31_two_that_open_first_are_one_user)
 	EXPECT_EQ(0, m->wrong);
 }
 
-/* Who arms a wait, and writes its result to a page that nobody may write to yet. */
+/* A thread that arms a wait whose result goes to a page that is write-protected for now. */
 struct slow_entry {
 	struct memwait_async *entry;
 	int fd, result;
@@ -98,7 +101,7 @@ static int protect(int uffd, void *page, size_t size, bool protect)
 	return ioctl(uffd, UFFDIO_WRITEPROTECT, &arg);
 }
 
-/* Returns a userfaultfd that is told who writes to the page, and lets nobody, or -1. */
+/* Write-protects the page. Returns a userfaultfd that reports writers, or -1. */
 static int protect_page(void *page, size_t size)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
@@ -152,7 +155,9 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 	_exit(mw_fdinfo(slow.fd, "pins") ? 7 : 0);
 }
 
-/* The wait that has made the pin ends while another one is being armed, which makes its own. */
+/*
+ * The wait that created the pin ends while another wait is being armed, which creates its own pin.
+ */
 MEMWAIT_TEST(R31_a_pin_ends_while_another_wait_is_being_armed)
 {
 	pid_t pid = fork_child();
@@ -162,11 +167,14 @@ MEMWAIT_TEST(R31_a_pin_ends_while_another_wait_is_being_armed)
 		run_slowly(self->shared, 20000);
 	ret = child_status(pid);
 	if (ret == 77)
-		SKIP(return, "no userfaultfd that protects from writing");
+		SKIP(return, "no userfaultfd with write protection");
 	EXPECT_EQ(0, ret);
 }
 
-/* A group whose last word is the result of its own entry, which differs once it is published. */
+/*
+ * A group whose last word is the result field of its own entry. The word therefore differs once the
+ * result is written.
+ */
 struct refused_group {
 	pthread_t thread;
 	int fd, stop, rounds, wrong;
@@ -196,7 +204,7 @@ static void *arm_in_vain(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R31_a_group_that_is_refused_leaves_nothing)
+MEMWAIT_TEST(R31_a_refused_group_leaves_nothing)
 {
 	struct refused_group group = { .fd = self->fd, .word = self->shared };
 	uint64_t before = mw_user_waits(self->fd);
@@ -212,10 +220,10 @@ MEMWAIT_TEST(R31_a_group_that_is_refused_leaves_nothing)
 }
 
 /*
- * INFO and fdinfo are those of the context, and of the user that opened it, whoever has it: the
- * limits that its calls meet are those of that user.
+ * INFO and fdinfo show the counts and limits of the user that opened the context, whichever user
+ * calls, because these limits apply to calls through the context.
  */
-MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
+MEMWAIT_TEST(R31_info_reports_the_user_that_opened_the_context)
 {
 	struct memwait_info mine, theirs;
 	uint64_t ids[3];
@@ -223,7 +231,7 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 	int i;
 
 	if (geteuid())
-		SKIP(return, "needs root to be another user");
+		SKIP(return, "needs root to become another user");
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + i, 0, MEMWAIT_FOREVER,
 						    U32, i, &ids[i]));
@@ -233,7 +241,7 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 	if (!pid) {
 		int fd;
 
-		if (setgid(STRANGER) || setuid(STRANGER) || prctl(PR_SET_DUMPABLE, 1))
+		if (setgid(OTHER_USER) || setuid(OTHER_USER) || prctl(PR_SET_DUMPABLE, 1))
 			_exit(99);
 		fd = memwait_open(O_NONBLOCK);
 		if (mw_info(fd, &theirs) || theirs.user_waits || theirs.user_owners ||
@@ -245,7 +253,10 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 			_exit(3);
 		if (mw_fdinfo(fd, "pending") || mw_fdinfo(fd, "pins"))
 			_exit(4);
-		/* What it arms there is at the charge of that user. */
+		/*
+		 * A wait that another user arms there is charged to the user that opened the
+		 * context.
+		 */
 		if (mw_arm(self->fd, self->shared, 3) != MEMWAIT_PENDING)
 			_exit(5);
 		if (mw_user_waits(fd) || mw_user_waits(self->fd) != mine.user_waits + 1)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R12: ten thousand threads on a word, more than a machine may allow at first. */
+/* R5, R12: ten thousand threads on one word, more than a machine may allow by default. */
 #include "load_test.h"
 
-#define STACK		131072		/* the least that arm64 allows */
+#define STACK		131072		/* the minimum on arm64 */
 
 static const char *const thread_limits[] = {
 	"/proc/sys/kernel/threads-max",
@@ -14,7 +14,7 @@ FIXTURE(crowd)
 	int fd, n;
 	uint32_t *word;
 	char *stacks;
-	long before[2];		/* of thread_limits; 0: left alone */
+	long before[2];		/* previous values of thread_limits; 0: unchanged */
 };
 
 FIXTURE_SETUP(crowd)
@@ -26,7 +26,7 @@ FIXTURE_SETUP(crowd)
 	self->n = LOAD(10000, 500);
 	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(sysconf(_SC_PAGESIZE));
-	/* One mapping for all, and no huge pages: a thread uses two small ones. */
+	/* One mapping for all stacks, without huge pages: a thread uses two small pages. */
 	self->stacks = mmap(NULL, (size_t)self->n * STACK, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->stacks);
@@ -64,7 +64,7 @@ FIXTURE_TEARDOWN(crowd)
 
 #define CROWD_TEST(name)	TEST_F_TIMEOUT(crowd, name, 600)
 
-/* Returns what pthread_create() does. The stack is the i-th. */
+/* Starts a thread on the i-th stack. Returns the result of pthread_create(). */
 static int start_small(pthread_t *thread, char *stacks, int i, void *(*start)(void *), void *arg)
 {
 	pthread_attr_t attr;
@@ -79,7 +79,7 @@ static int start_small(pthread_t *thread, char *stacks, int i, void *(*start)(vo
 }
 
 #define ORDERED		64	/* threads that are notified one by one */
-#define TOGETHER	100	/* and those that come next, by one notify */
+#define TOGETHER	100	/* the next threads, which are notified in one call */
 
 static int count_done(const struct waiter *w, int from, int to)
 {
@@ -100,7 +100,7 @@ CROWD_TEST(R12_many_threads_on_one_word)
 	for (i = 0; i < self->n; i++) {
 		w[i] = thread_at(self->fd, self->word);
 		ASSERT_EQ(0, start_small(&w[i].thread, self->stacks, i, waiter_main, &w[i]));
-		/* The first ones stand in a known order, and the others behind them. */
+		/* The first threads join in a known order, ahead of all others. */
 		if (i < notified)
 			await_waiters(self->fd, self->word, U32, i + 1);
 	}
@@ -131,34 +131,34 @@ CROWD_TEST(R12_many_threads_on_one_word)
 	free(w);
 }
 
-#define SPREAD		1000	/* ms within which the deadlines lie */
+#define SPREAD		1000	/* range of the deadlines, in ms */
 
-/* What the threads of a crowd that thins out have in common. */
-struct thinning {
+/* What the threads of one test share. */
+struct leaving_threads {
 	int fd, n;
 	uint32_t *word, *gate;
 	int left;		/* threads that have not ended */
-	int mortal;		/* those of them that end by themselves */
-	int alone;		/* how many have */
+	int leaving;		/* remaining threads that leave by timeout or signal */
+	int gone;		/* threads that have left that way */
 };
 
-struct thinned {
-	struct thinning *crowd;
+struct leaver {
+	struct leaving_threads *crowd;
 	pthread_t thread;
 	enum { PATIENT, TIMED, PATIENT_TOO, SIGNALLED, KINDS } kind;
 	uint32_t after;		/* ms */
 	int result, done;
 };
 
-static bool is_mortal(const struct thinned *t)
+static bool leaves_alone(const struct leaver *t)
 {
 	return t->kind == TIMED || t->kind == SIGNALLED;
 }
 
-static void *thinned_main(void *arg)
+static void *leaver_main(void *arg)
 {
-	struct thinned *t = arg;
-	struct thinning *crowd = t->crowd;
+	struct leaver *t = arg;
+	struct leaving_threads *crowd = t->crowd;
 
 	if (mw_wait(crowd->fd, crowd->gate, 0, FOREVER, U32) == MEMWAIT_OK)
 		t->result = mw_wait(crowd->fd, crowd->word, 0,
@@ -166,22 +166,22 @@ static void *thinned_main(void *arg)
 	else
 		t->result = -EPROTO;
 	if (t->result != MEMWAIT_OK)
-		__atomic_add_fetch(&crowd->alone, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&crowd->gone, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);
-	if (is_mortal(t))
-		__atomic_sub_fetch(&crowd->mortal, 1, __ATOMIC_RELEASE);
+	if (leaves_alone(t))
+		__atomic_sub_fetch(&crowd->leaving, 1, __ATOMIC_RELEASE);
 	__atomic_sub_fetch(&crowd->left, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-/* A signal that comes before the wait interrupts nothing, so it comes again. */
+/* A signal that arrives before the wait interrupts nothing, so it is sent repeatedly. */
 static void *signal_all(void *arg)
 {
-	struct thinned *t = arg;
-	struct thinning *crowd = t->crowd;
+	struct leaver *t = arg;
+	struct leaving_threads *crowd = t->crowd;
 	int i;
 
-	while (__atomic_load_n(&crowd->mortal, __ATOMIC_ACQUIRE)) {
+	while (__atomic_load_n(&crowd->leaving, __ATOMIC_ACQUIRE)) {
 		for (i = 0; i < crowd->n; i++) {
 			if (t[i].kind == SIGNALLED && !__atomic_load_n(&t[i].done,
 								       __ATOMIC_ACQUIRE))
@@ -192,10 +192,10 @@ static void *signal_all(void *arg)
 	return NULL;
 }
 
-CROWD_TEST(R5_many_threads_of_which_half_leave_by_themselves)
+CROWD_TEST(R5_half_of_many_threads_time_out_or_are_interrupted)
 {
-	struct thinned *t = calloc(self->n, sizeof(*t));
-	struct thinning crowd = {
+	struct leaver *t = calloc(self->n, sizeof(*t));
+	struct leaving_threads crowd = {
 		.fd = self->fd,
 		.n = self->n,
 		.word = self->word,
@@ -212,18 +212,21 @@ CROWD_TEST(R5_many_threads_of_which_half_leave_by_themselves)
 		t[i].crowd = &crowd;
 		t[i].kind = i % KINDS;
 		t[i].after = next_random(&random) % SPREAD;
-		crowd.mortal += is_mortal(&t[i]);
+		crowd.leaving += leaves_alone(&t[i]);
 	}
 	for (i = 0; i < self->n; i++)
-		ASSERT_EQ(0, start_small(&t[i].thread, self->stacks, i, thinned_main, &t[i]));
+		ASSERT_EQ(0, start_small(&t[i].thread, self->stacks, i, leaver_main, &t[i]));
 	await_waiters(self->fd, crowd.gate, U32, self->n);
 
 	start = now_ns(CLOCK_MONOTONIC);
 	ASSERT_EQ(self->n, mw_notify(self->fd, crowd.gate, MEMWAIT_ALL, U32));
 	ASSERT_EQ(0, pthread_create(&signaller, NULL, signal_all, t));
-	/* One notify for each who has left, so that the stream lasts as long as they do. */
-	while (__atomic_load_n(&crowd.mortal, __ATOMIC_ACQUIRE)) {
-		if (notified > __atomic_load_n(&crowd.alone, __ATOMIC_RELAXED)) {
+	/*
+	 * One notify for each thread that has left, so that notifies last as long as the threads
+	 * do.
+	 */
+	while (__atomic_load_n(&crowd.leaving, __ATOMIC_ACQUIRE)) {
+		if (notified > __atomic_load_n(&crowd.gone, __ATOMIC_RELAXED)) {
 			sched_yield();
 			continue;
 		}
@@ -258,7 +261,7 @@ CROWD_TEST(R5_many_threads_of_which_half_leave_by_themselves)
 	       seconds_since(start), notified, timed_out, interrupted);
 	EXPECT_EQ(0, wrong);
 	EXPECT_EQ(notified, oks);
-	EXPECT_EQ(crowd.alone, timed_out + interrupted);
+	EXPECT_EQ(crowd.gone, timed_out + interrupted);
 	EXPECT_LT(0, timed_out);
 	EXPECT_LT(0, interrupted);
 	free(t);

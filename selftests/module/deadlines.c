@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R30: deadlines of async waits, which their reader ends, where something else comes with them. */
+/* R30: deadlines of async waits, which the reader ends, combined with other events. */
 #include "async_test.h"
 #include "signal_test.h"
 
 #define FOREVER	MEMWAIT_FOREVER
 #define OWNED	(MEMWAIT_SIZE_U64 | MEMWAIT_OWNED)
 
-/* A time that nothing here takes but what never comes. */
+/* Longer than anything here takes unless it hangs. */
 #define LONG_MS	20000
 
-/* The same of CLOCK_REALTIME as async_soon(). */
+/* Like async_soon(), with CLOCK_REALTIME. */
 static int async_soon_realtime(int fd, const uint32_t *word, uint64_t user_data)
 {
 	uint64_t ms = 5;
@@ -23,7 +23,7 @@ static int async_soon_realtime(int fd, const uint32_t *word, uint64_t user_data)
 	return ret;
 }
 
-MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue_by_the_real_time)
+MEMWAIT_TEST(R30_a_notify_passes_over_overdue_realtime_waits)
 {
 	int fd = memwait_open(O_NONBLOCK);
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -38,10 +38,10 @@ MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue_by_the_real_time)
 }
 
 /*
- * R34: a waiter that is passed over answers for nothing. The notify goes to one that is told of no
- * deaths, so the queue still watches the owner.
+ * R34: a waiter that is passed over is responsible for nothing. The notify goes to a wait without
+ * OWNED, so the queue still watches the owner.
  */
-MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
+MEMWAIT_TEST(R34_an_overdue_waiter_is_responsible_for_nothing)
 {
 	int late = memwait_open(O_NONBLOCK), plain = memwait_open(O_NONBLOCK), ret;
 	struct pollfd pfd = { .fd = late, .events = POLLIN };
@@ -50,7 +50,7 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 	pid_t owner;
 
 	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
-		SKIP(return, "no owners");
+		SKIP(return, "this kernel does not report deaths");
 	ASSERT_EQ(0, mw_owner(late, MEMWAIT_OWNER_CONTEXT, NULL));
 	owner = fork_child();
 	if (!owner) {
@@ -85,7 +85,7 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 	close(plain);
 }
 
-/* Returns whether it comes to sleep, or has come to its end. */
+/* Returns whether the thread falls asleep, or has ended. */
 static bool falls_asleep(const pid_t *tid)
 {
 	uint64_t end = in_ms(LONG_MS);
@@ -114,7 +114,7 @@ static void expect_sleep(struct __test_metadata *_metadata, int fd, uint32_t *wo
 	EXPECT_EQ(9, r.done.user_data);
 }
 
-/* Who finds that a deadline was ended, by a read or otherwise, does not look again and again. */
+/* A reader that finds that a deadline was ended, by another read or otherwise, does not spin. */
 MEMWAIT_TEST(R30_a_reader_sleeps_when_no_deadline_is_left)
 {
 	struct memwait_completion done;
@@ -127,17 +127,17 @@ MEMWAIT_TEST(R30_a_reader_sleeps_when_no_deadline_is_left)
 	expect_sleep(_metadata, fd, self->word);
 
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 5, 2, &id));
-	usleep(20000);		/* its timer may have run, or runs under the reader */
+	usleep(20000);		/* its timer may have expired, or may expire under the reader */
 	EXPECT_EQ(0, mw_cancel(fd, id));
 	expect_sleep(_metadata, fd, self->word);
 	close(fd);
 }
 
 /*
- * A reader that is woken by a deadline has a signal pending when it comes to run: it ends the wait
- * and returns, or is interrupted and leaves it to the next.
+ * A reader that was woken by a deadline has a signal pending when it runs: either it ends the wait
+ * and returns the completion, or it is interrupted and leaves the wait to the next reader.
  */
-MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_once)
+MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_the_same_time)
 {
 	struct { pid_t tid; int result; } *reader = shared_page(self->page);
 	struct memwait_completion done;
@@ -146,7 +146,7 @@ MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_once)
 	pid_t pid;
 
 	if (geteuid())
-		SKIP(return, "needs root for threads of real time");
+		SKIP(return, "needs root for real-time threads");
 	pid = fork_child();
 	if (!pid) {
 		handle(SIGUSR1, 0);
@@ -198,7 +198,7 @@ struct spinner {
 	int *stop;
 };
 
-/* Leaves nothing of its processor to the kernel's threads; not for long. */
+/* Uses all of its processor, so that no kernel thread runs there, for a limited time. */
 static void *spin(void *arg)
 {
 	const struct sched_param first = { .sched_priority = 10 };
@@ -213,7 +213,7 @@ static void *spin(void *arg)
 	return NULL;
 }
 
-/* So that what a timer would leave to a kernel thread is there still. */
+/* Work that a timer might leave to a kernel thread therefore stays pending. */
 static void start_spinners(struct spinner *s, int n, int *stop)
 {
 	int i;
@@ -230,8 +230,8 @@ static void start_spinners(struct spinner *s, int n, int *stop)
 }
 
 /*
- * R26: a timer wakes many pollers. Before a kernel thread could run, the context is closed, and its
- * memory serves others.
+ * R26: a timer wakes many pollers. Before any kernel thread could run, the context is closed and
+ * its memory is reused.
  */
 MEMWAIT_TEST(R26_a_context_is_closed_after_its_timer_has_woken_many)
 {
@@ -242,7 +242,7 @@ MEMWAIT_TEST(R26_a_context_is_closed_after_its_timer_has_woken_many)
 
 	n = sysconf(_SC_NPROCESSORS_ONLN);
 	if (geteuid() || n > MAX_PROCESSORS)
-		SKIP(return, "needs root, and few processors");
+		SKIP(return, "needs root and a small number of processors");
 	for (round = 0; round < 10; round++) {
 		stop = 0;
 		fds[0] = memwait_open(O_NONBLOCK);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R35: processes that have begun to die, and take long: a tracer holds them up at the end of their
- * threads, or they dump core to somebody who does not read. They still have all descriptors and
+ * R35: processes that have begun to die, but take long to do so: a tracer holds their threads at
+ * the exit stop, or they dump core to a pipe that is not read. They still have all descriptors and
  * their memory.
  */
 #include "owner_test.h"
@@ -9,27 +9,27 @@
 #include <sys/ptrace.h>
 #include <sys/utsname.h>
 
-/* Holds a thread up at its end, or until the test has failed. */
+/* Stops a thread at its exit; a failing test kills it. */
 #define HOLD	(PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL)
 
 #define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
 
-/* What the waits of the dying process are. */
+/* The kinds of waits of the dying process. */
 enum { ONE_SHOT, TIMED, PERSISTENT, GROUP, OWNED, KINDS };
 
-struct scene {
+struct process_state {
 	uint32_t words[KINDS];
-	uint32_t second;	/* of the group */
+	uint32_t second;	/* word of the group */
 	uint32_t completed;
-	uint64_t owner;		/* of a thread that is dying */
+	uint64_t owner;		/* id of a thread that is dying */
 	uint64_t id;
-	int tid;		/* of the thread that is held up */
+	int tid;		/* of the thread that is stopped */
 	int result;
 	int ready, go;
 	int fd;
 };
 
-static void tell(int *flag, int value)
+static void publish(int *flag, int value)
 {
 	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
 }
@@ -40,11 +40,11 @@ static int await(const int *flag)
 	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
-static int arm_kind(int fd, struct scene *scene, int kind)
+static int arm_kind(int fd, struct process_state *shared, int kind)
 {
 	struct memwait_wait members[2] = {
-		{ .addr = (uintptr_t)&scene->second, .deadline = MEMWAIT_FOREVER, .flags = U32 },
-		{ .addr = (uintptr_t)&scene->words[GROUP], .deadline = MEMWAIT_FOREVER,
+		{ .addr = (uintptr_t)&shared->second, .deadline = MEMWAIT_FOREVER, .flags = U32 },
+		{ .addr = (uintptr_t)&shared->words[GROUP], .deadline = MEMWAIT_FOREVER,
 		  .flags = U32 },
 	};
 	uint32_t flags = U32;
@@ -55,34 +55,36 @@ static int arm_kind(int fd, struct scene *scene, int kind)
 		flags |= MEMWAIT_PERSISTENT;
 	if (kind == OWNED)
 		flags |= MEMWAIT_OWNED;
-	return mw_async(fd, &scene->words[kind], 0,
+	return mw_async(fd, &shared->words[kind], 0,
 			kind == TIMED ? in_ms(3600000) : MEMWAIT_FOREVER, flags, kind, NULL);
 }
 
-/* Binds a context, and arms what is to be passed over, and something that has ended. */
-static int arm_all(struct scene *scene)
+/*
+ * Binds a context, arms a wait of each kind, which notifies must pass over, and completes one wait.
+ */
+static int arm_all(struct process_state *shared)
 {
 	int fd = memwait_open(O_NONBLOCK), failed, kind;
 
-	scene->fd = fd;
+	shared->fd = fd;
 	failed = mw_owner(fd, BIND, NULL);
 	for (kind = 0; kind < KINDS; kind++)
-		failed |= arm_kind(fd, scene, kind) != MEMWAIT_PENDING;
-	failed |= mw_arm(fd, &scene->completed, 1) != MEMWAIT_PENDING;
-	return failed | (mw_notify(fd, &scene->completed, 1, U32) != 1);
+		failed |= arm_kind(fd, shared, kind) != MEMWAIT_PENDING;
+	failed |= mw_arm(fd, &shared->completed, 1) != MEMWAIT_PENDING;
+	return failed | (mw_notify(fd, &shared->completed, 1, U32) != 1);
 }
 
-/* Who is held up, and how the process dies. */
+/* How the process dies, and which thread is stopped. */
 enum { EXITS_ITSELF, KILLED, TERMINATED, ABORTED, KILLED_BUT_ONE, KILLED_BUT_FIRST, DEATHS };
 
 static void *bind_and_stay(void *arg)
 {
-	struct scene *scene = arg;
+	struct process_state *shared = arg;
 
-	scene->result = arm_all(scene);
-	store_id(&scene->owner, my_id(scene->fd));
-	tell(&scene->tid, gettid());
-	tell(&scene->ready, 1);
+	shared->result = arm_all(shared);
+	store_id(&shared->owner, my_id(shared->fd));
+	publish(&shared->tid, gettid());
+	publish(&shared->ready, 1);
 	stay();
 }
 
@@ -91,31 +93,31 @@ static void *stay_too(void *arg)
 	stay();
 }
 
-static void die_as(int death, struct scene *scene)
+static void die_as(int death, struct process_state *shared)
 {
 	pthread_t thread;
 
 	switch (death) {
 	case KILLED_BUT_ONE:
 		pthread_create(&thread, NULL, stay_too, NULL);
-		pthread_create(&thread, NULL, bind_and_stay, scene);
+		pthread_create(&thread, NULL, bind_and_stay, shared);
 		stay();
 	case KILLED_BUT_FIRST:
-		pthread_create(&thread, NULL, bind_and_stay, scene);
+		pthread_create(&thread, NULL, bind_and_stay, shared);
 		pthread_exit(NULL);
 	}
-	scene->result = arm_all(scene);
-	store_id(&scene->owner, my_id(scene->fd));
-	tell(&scene->tid, gettid());
-	tell(&scene->ready, 1);
+	shared->result = arm_all(shared);
+	store_id(&shared->owner, my_id(shared->fd));
+	publish(&shared->tid, gettid());
+	publish(&shared->ready, 1);
 	if (death == EXITS_ITSELF) {
-		await(&scene->go);
+		await(&shared->go);
 		_exit(0);
 	}
 	stay();
 }
 
-/* Waits until a thread stops at its end. Passes on the signal that it dies of. */
+/* Waits until a thread stops at its exit. Delivers the signal that kills it. */
 static bool stops_at_its_end(pid_t tid)
 {
 	int status;
@@ -128,30 +130,30 @@ static bool stops_at_its_end(pid_t tid)
 	return false;
 }
 
-/* The first thread may have to be gone. */
-static void await_ready(struct scene *scene, int death, pid_t pid)
+/* With KILLED_BUT_FIRST the first thread must have exited. */
+static void await_ready(struct process_state *shared, int death, pid_t pid)
 {
-	await(&scene->ready);
+	await(&shared->ready);
 	sleep_until(death != KILLED_BUT_FIRST || thread_state(pid) == 'Z');
 }
 
-/* Starts a process that is dying when this returns, until the thread scene->tid is let go. */
-static pid_t start_dying(struct scene *scene, int death)
+/* Starts a process that is dying when this returns, until the thread shared->tid is released. */
+static pid_t start_dying(struct process_state *shared, int death)
 {
 	static const int signals[DEATHS] = { 0, SIGKILL, SIGTERM, SIGABRT, SIGKILL, SIGKILL };
 	pid_t pid;
 
-	memset(scene, 0, sizeof(*scene));
+	memset(shared, 0, sizeof(*shared));
 	pid = fork_child();
 	if (!pid)
-		die_as(death, scene);
-	await_ready(scene, death, pid);
-	if (ptrace(PTRACE_SEIZE, scene->tid, NULL, (void *)HOLD))
+		die_as(death, shared);
+	await_ready(shared, death, pid);
+	if (ptrace(PTRACE_SEIZE, shared->tid, NULL, (void *)HOLD))
 		abort();
 	if (signals[death])
 		kill(pid, signals[death]);
-	tell(&scene->go, 1);
-	if (!stops_at_its_end(scene->tid))
+	publish(&shared->go, 1);
+	if (!stops_at_its_end(shared->tid))
 		abort();
 	return pid;
 }
@@ -186,52 +188,52 @@ static int notify_one(int fd, int way, const uint32_t *word)
 
 OWNER_TEST(R35_a_notify_passes_over_the_waits_of_a_dying_process)
 {
-	struct scene *scene = shared_page(self->page);
+	struct process_state *shared = shared_page(self->page);
 	int death, kind;
 	pid_t pid;
 
 	for (death = 0; death < DEATHS; death++) {
 		uint64_t waits = mw_user_waits(self->fd);
 
-		TH_LOG("death %d", death);
-		pid = start_dying(scene, death);
-		ASSERT_EQ(0, scene->result);
+		TH_LOG("how it dies: %d", death);
+		pid = start_dying(shared, death);
+		ASSERT_EQ(0, shared->result);
 		for (kind = 0; kind < KINDS; kind++) {
-			EXPECT_EQ(1, mw_waiters(self->fd, &scene->words[kind], U32));
-			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &scene->words[kind], kind));
+			EXPECT_EQ(1, mw_waiters(self->fd, &shared->words[kind], U32));
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->words[kind], kind));
 			EXPECT_EQ(1, notify_one(self->fd, (death + kind) % 4,
-						&scene->words[kind]));
+						&shared->words[kind]));
 			ASSERT_TRUE(mw_readable(self->fd));
 			EXPECT_COMPLETION(self->fd, kind, MEMWAIT_OK);
-			EXPECT_EQ(0, mw_notify(self->fd, &scene->words[kind], 1, U32));
+			EXPECT_EQ(0, mw_notify(self->fd, &shared->words[kind], 1, U32));
 		}
-		/* Its other word is one that nobody has notified yet. */
-		EXPECT_EQ(0, mw_notify(self->fd, &scene->second, MEMWAIT_ALL, U32));
+		/* The other word of the group was not notified yet. */
+		EXPECT_EQ(0, mw_notify(self->fd, &shared->second, MEMWAIT_ALL, U32));
 
-		/* What was counted before goes on when it is gone. */
-		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &scene->completed, 9));
+		/* A notify that was counted before is passed on when the process is gone. */
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->completed, 9));
 		EXPECT_FALSE(mw_readable(self->fd));
-		let_go(pid, scene->tid);
+		let_go(pid, shared->tid);
 		ASSERT_TRUE(mw_readable(self->fd));
 		EXPECT_COMPLETION(self->fd, 9, MEMWAIT_OK);
 		EXPECT_EQ(waits, mw_await_user_waits(self->fd, waits));
 	}
 }
 
-/* Dies as a thread does that takes a fatal signal: at once, however long the rest takes. */
-OWNER_TEST(R35_a_thread_is_dead_that_takes_a_fatal_signal)
+/* A thread that takes a fatal signal counts as dead immediately, however long its exit takes. */
+OWNER_TEST(R35_a_thread_that_takes_a_fatal_signal_is_dead)
 {
-	struct scene *scene = shared_page(self->page);
+	struct process_state *shared = shared_page(self->page);
 	int death;
 	pid_t pid;
 
 	for (death = KILLED; death < DEATHS; death++) {
-		TH_LOG("death %d", death);
-		pid = start_dying(scene, death);
-		ASSERT_FALSE(lives(self->fd, scene->owner));
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &scene->owner, scene->owner,
+		TH_LOG("how it dies: %d", death);
+		pid = start_dying(shared, death);
+		ASSERT_FALSE(lives(self->fd, shared->owner));
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &shared->owner, shared->owner,
 						      MEMWAIT_FOREVER, OWNED64));
-		let_go(pid, scene->tid);
+		let_go(pid, shared->tid);
 	}
 }
 
@@ -239,7 +241,7 @@ static void take(int sig)
 {
 }
 
-/* Signals that are no death, the last one of the first process of a namespace. */
+/* Signals that do not kill, including SIGTERM to the first process of a PID namespace. */
 static int survive(void *arg)
 {
 	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 };
@@ -265,7 +267,7 @@ static int survive(void *arg)
 	return lives(fd, id) ? 0 : 100;
 }
 
-OWNER_TEST(R35_a_thread_lives_that_survives_its_signals)
+OWNER_TEST(R35_a_thread_that_survives_its_signals_is_alive)
 {
 	char *stack = private_page(64 * self->page);
 	int flags;
@@ -282,37 +284,41 @@ OWNER_TEST(R35_a_thread_lives_that_survives_its_signals)
 
 static int die_sharing(void *arg)
 {
-	struct scene *scene = arg;
+	struct process_state *shared = arg;
 
-	scene->result = arm_all(scene);
-	tell(&scene->tid, getpid());
-	tell(&scene->ready, 1);
+	shared->result = arm_all(shared);
+	publish(&shared->tid, getpid());
+	publish(&shared->ready, 1);
 	stay();
 }
 
-/* Two processes with one table: the other one reads on, whatever has become of the first. */
-OWNER_TEST(R35_a_process_that_shares_its_descriptors_is_not_passed_over)
+/*
+ * Another process shares the descriptor table, so that the context outlives its process. Notifies
+ * pass over its waits while the process is stopped, when it is a zombie, and when it is gone.
+ */
+OWNER_TEST(R35_notifies_pass_over_a_dead_process_that_shared_its_descriptors)
 {
-	struct scene *scene = shared_page(self->page);
+	struct process_state *shared = shared_page(self->page);
 	char *stack = private_page(64 * self->page);
+	struct memwait_completion done;
 	pid_t pid;
 	int kind;
 
-	pid = clone(die_sharing, stack + 64 * self->page, CLONE_FILES | SIGCHLD, scene);
+	pid = clone(die_sharing, stack + 64 * self->page, CLONE_FILES | SIGCHLD, shared);
 	ASSERT_LT(0, pid);
-	await(&scene->ready);
-	ASSERT_EQ(0, scene->result);
+	await(&shared->ready);
+	ASSERT_EQ(0, shared->result);
 	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, (void *)HOLD));
 	kill(pid, SIGKILL);
 	ASSERT_TRUE(stops_at_its_end(pid));
-	EXPECT_COMPLETION(scene->fd, 1, MEMWAIT_OK);
+	EXPECT_EQ(-EPERM, mw_read(shared->fd, &done, 1));
 	for (kind = 0; kind < KINDS; kind++) {
-		EXPECT_EQ(1, mw_notify(self->fd, &scene->words[kind], 1, U32));
-		EXPECT_COMPLETION(scene->fd, kind, MEMWAIT_OK);
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->words[kind], kind));
+		EXPECT_EQ(1, mw_notify(self->fd, &shared->words[kind], 1, U32));
+		EXPECT_COMPLETION(self->fd, kind, MEMWAIT_OK);
 		switch (kind) {
 		case ONE_SHOT:
 			ptrace(PTRACE_DETACH, pid, NULL, NULL);
-			/* It is gone, but for its status. */
 			sleep_until(thread_state(pid) == 'Z');
 			break;
 		case TIMED:
@@ -320,7 +326,11 @@ OWNER_TEST(R35_a_process_that_shares_its_descriptors_is_not_passed_over)
 			break;
 		}
 	}
-	close(scene->fd);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->completed, 9));
+	EXPECT_EQ(-EPERM, mw_owner(shared->fd, BIND, NULL));
+	EXPECT_FALSE(mw_readable(self->fd));
+	close(shared->fd);
+	EXPECT_COMPLETION(self->fd, 9, MEMWAIT_OK);
 }
 
 #define PATTERN	"/proc/sys/kernel/core_pattern"
@@ -333,44 +343,44 @@ static bool dumps(pid_t pid, pid_t tid)
 	return read_number_of(path, "CoreDumping") == 1;
 }
 
-/* The dump does not end: it fills a pipe that nobody reads. */
+/* The dump does not end, because it fills a pipe that no process reads. */
 OWNER_TEST(R35_a_process_that_dumps_core_is_dead)
 {
-	struct scene *scene = shared_page(self->page);
+	struct process_state *shared = shared_page(self->page);
 	struct memwait_completion done;
 	int death, kind;
 	pid_t pid;
 
 	if (change_setting(PATTERN, access("/bin/busybox", X_OK) ?
 			   "|/bin/sleep 60" : "|/bin/busybox sleep 60"))
-		SKIP(return, "needs root, and core dumps");
+		SKIP(return, "needs root and core dumps");
 	for (death = KILLED_BUT_ONE; death <= KILLED_BUT_FIRST; death++) {
-		TH_LOG("death %d", death);
-		memset(scene, 0, sizeof(*scene));
+		TH_LOG("how it dies: %d", death);
+		memset(shared, 0, sizeof(*shared));
 		pid = fork_child();
 		if (!pid) {
 			memset(private_page(1 << 20), 1, 1 << 20);
-			die_as(death, scene);
+			die_as(death, shared);
 		}
-		await_ready(scene, death, pid);
-		EXPECT_EQ(0, scene->result);
+		await_ready(shared, death, pid);
+		EXPECT_EQ(0, shared->result);
 		kill(pid, SIGABRT);
-		sleep_until(dumps(pid, scene->tid));
+		sleep_until(dumps(pid, shared->tid));
 		for (kind = 0; kind < KINDS; kind++) {
-			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &scene->words[kind], kind));
-			EXPECT_EQ(1, mw_notify(self->fd, &scene->words[kind], 1, U32));
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->words[kind], kind));
+			EXPECT_EQ(1, mw_notify(self->fd, &shared->words[kind], 1, U32));
 			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 			EXPECT_EQ(kind, done.user_data);
 		}
-		/* It takes its signal soon, if it is not the one that dumps. */
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &scene->owner, scene->owner,
+		/* The thread takes its signal soon, unless it is the thread that dumps. */
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &shared->owner, shared->owner,
 						      patience(60), OWNED64));
-		EXPECT_TRUE(dumps(pid, scene->tid));
+		EXPECT_TRUE(dumps(pid, shared->tid));
 		EXPECT_LE(128, kill_child(pid));
 	}
 }
 
-/* Since 6.10 the kernel says so when an execve(2) has come to the point of no return. */
+/* Since 6.10 a kernel reports when an execve(2) has reached the point of no return. */
 static bool execs_are_told_early(void)
 {
 	struct utsname name;
@@ -382,37 +392,37 @@ static bool execs_are_told_early(void)
 
 static void *hold_up(void *arg)
 {
-	struct scene *scene = arg;
+	struct process_state *shared = arg;
 
-	tell(&scene->tid, gettid());
-	tell(&scene->ready, 1);
+	publish(&shared->tid, gettid());
+	publish(&shared->ready, 1);
 	stay();
 }
 
-/* The execve(2) waits for another thread of its process, which is held up at its end. */
-OWNER_TEST(R35_a_thread_is_dead_that_is_about_to_execute_a_program)
+/* execve(2) waits for another thread of its process, which is stopped at its exit. */
+OWNER_TEST(R35_a_thread_in_the_middle_of_execve_is_dead)
 {
-	struct scene *scene = shared_page(self->page);
+	struct process_state *shared = shared_page(self->page);
 	pthread_t thread;
 	pid_t pid;
 
 	if (!execs_are_told_early())
-		SKIP(return, "a kernel before 6.10");
+		SKIP(return, "needs Linux 6.10 or later");
 	pid = fork_child();
 	if (!pid) {
-		store_id(&scene->owner, my_id(self->fd));
-		pthread_create(&thread, NULL, hold_up, scene);
-		await(&scene->go);
+		store_id(&shared->owner, my_id(self->fd));
+		pthread_create(&thread, NULL, hold_up, shared);
+		await(&shared->go);
 		execl("/bin/busybox", "true", NULL);
 		execlp("true", "true", NULL);
 		_exit(1);
 	}
-	await(&scene->ready);
-	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, scene->tid, NULL, (void *)HOLD));
-	tell(&scene->go, 1);
-	ASSERT_TRUE(stops_at_its_end(scene->tid));
-	ASSERT_FALSE(lives(self->fd, scene->owner));
-	ptrace(PTRACE_DETACH, scene->tid, NULL, NULL);
+	await(&shared->ready);
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, shared->tid, NULL, (void *)HOLD));
+	publish(&shared->go, 1);
+	ASSERT_TRUE(stops_at_its_end(shared->tid));
+	ASSERT_FALSE(lives(self->fd, shared->owner));
+	ptrace(PTRACE_DETACH, shared->tid, NULL, NULL);
 	EXPECT_EQ(0, child_status(pid));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What happens when memory runs out, or user memory goes away: each place where the kernel can be
- * made to fail, an allocation or a copy from or to user space, fails once, in each call. Needs
- * fault injection in the kernel, and is skipped without.
+ * Failures of allocations and of copies from or to user space: in each call, each place where fault
+ * injection can make the kernel fail is made to fail once. Skipped without fault injection in the
+ * kernel.
  */
 #include "several_test.h"
 
@@ -17,7 +17,7 @@ FIXTURE(fail)
 	uint64_t user_waits;
 };
 
-/* A shared word holds its file: what fails has to let go of that too. */
+/* A wait on a shared word pins its file, which a failed call must release. */
 FIXTURE_VARIANT(fail)
 {
 	bool shared;
@@ -46,7 +46,7 @@ static void set(const char *path, const char *value)
 /* Returns the descriptor of /proc/thread-self/fail-nth. */
 static int start_failures(void)
 {
-	/* Those that may sleep too, and without a word in the log. */
+	/* Includes allocations that may sleep; prints nothing to the log. */
 	set(DEBUG "failslab/ignore-gfp-wait", "N");
 	set(DEBUG "failslab/verbose", "0");
 	set(DEBUG "fail_page_alloc/ignore-gfp-wait", "N");
@@ -78,7 +78,7 @@ FIXTURE_TEARDOWN(fail)
 
 #define FAIL_TEST(name)	TEST_F_TIMEOUT(fail, name, 300)
 
-/* The n-th place that the calling thread comes to fails. */
+/* Makes the n-th place that the calling thread reaches fail. */
 static void fail_nth(int nth, int n)
 {
 	char text[16];
@@ -88,11 +88,11 @@ static void fail_nth(int nth, int n)
 		abort();
 }
 
-/* Back to normal. Returns whether something has failed. */
+/* Disables the injection. Returns whether a failure was injected. */
 static bool has_failed(int nth)
 {
 	char text[16] = "";
-	/* If this fails itself, nothing has before. */
+	/* If this read itself fails, nothing was injected before. */
 	bool failed = pread(nth, text, sizeof(text) - 1, 0) > 0 && !strtol(text, NULL, 10);
 
 	while (pwrite(nth, "0", 1, 0) < 0)
@@ -101,9 +101,9 @@ static bool has_failed(int nth)
 }
 
 /*
- * A call, with the first place failing, then the second, until there is none left. Some places are
- * the kernel's own business and not there each time, so that one may be passed over. The only
- * context is another one each time: the module has kept neither waits nor queues for it.
+ * Repeats a call with the first place failing, then the second, until none is left. Some places
+ * belong to the rest of the kernel and are not reached each time, so one may be missed. Each
+ * repetition uses a new context, for which the module has cached neither waits nor queues.
  */
 #define EACH_FAILURE(n, failed)	\
 	for (n = 1, failed = true; failed && renew(&self->fd); n++)
@@ -154,12 +154,12 @@ FAIL_TEST(open)
 			errors += fd < 0;
 		}
 		EXPECT_LT(0, errors);
-		/* Then by a user who has no other context. */
+		/* The same as a user without another context. */
 		ASSERT_EQ(0, setreuid(64003, -1));
 	}
 }
 
-FAIL_TEST(R14_notify_fails_for_no_lack_of_memory)
+FAIL_TEST(R14_notify_does_not_fail_for_lack_of_memory)
 {
 	static const uint32_t flags[] = { U32, U32 | MEMWAIT_PRIVATE };
 	struct memwait_completion done;
@@ -169,7 +169,7 @@ FAIL_TEST(R14_notify_fails_for_no_lack_of_memory)
 	bool failed;
 
 	members(waits, self->word, 2);
-	/* Those who wait on a shared word are not found by a private notify. */
+	/* A private notify does not find waiters of a shared word. */
 	for (i = 0; i < (variant->shared ? 1 : 2); i++) {
 		errors = 0;
 		EACH_FAILURE(n, failed) {
@@ -196,9 +196,9 @@ FAIL_TEST(R14_notify_fails_for_no_lack_of_memory)
 	}
 }
 
-FAIL_TEST(R14_notify_many_says_what_was_done)
+FAIL_TEST(R14_notify_many_reports_what_was_done)
 {
-	enum { STEP = 16, WORDS = 20 };	/* more than are done together */
+	enum { STEP = 16, WORDS = 20 };	/* more than one step */
 	struct memwait_completion done[WORDS];
 	struct memwait_notify notifies[WORDS];
 	uint32_t woken[WORDS];
@@ -221,7 +221,7 @@ FAIL_TEST(R14_notify_many_says_what_was_done)
 			if (mw_waiters(self->fd, self->word + notified, U32))
 				break;
 		}
-		/* EFAULT says as well that what was done cannot be told: a whole step. */
+		/* EFAULT can also mean that the result of a whole step could not be written. */
 		EXPECT_TRUE(ret > 0 ? notified == ret : notified % STEP == 0 || notified == WORDS)
 			TH_LOG("failure %d: %d, notified %d", n, ret, notified);
 		for (i = notified; i < WORDS; i++)
@@ -236,7 +236,7 @@ FAIL_TEST(R14_notify_many_says_what_was_done)
 	EXPECT_LT(0, errors);
 }
 
-/* Notifies a word all the time, so that waits on it end. */
+/* Notifies a word continuously, so that waits on it end. */
 struct notifying {
 	pthread_t thread;
 	int fd;
@@ -268,7 +268,7 @@ static void notifying_stop(struct notifying *notifying)
 	pthread_join(notifying->thread, NULL);
 }
 
-/* It needs no memory: what fails is the copying of its arguments. */
+/* WAIT allocates nothing: only copying its arguments can fail. */
 FAIL_TEST(wait_leaves_nothing_behind)
 {
 	struct notifying notifying;
@@ -289,7 +289,7 @@ FAIL_TEST(wait_leaves_nothing_behind)
 
 FAIL_TEST(R16_wait_any_leaves_nothing_behind)
 {
-	static const int counts[] = { 3, 20 };	/* on the stack, and not */
+	static const int counts[] = { 3, 20 };	/* on the stack, and allocated */
 	struct memwait_wait waits[20];
 	struct notifying notifying;
 	int n, i, word, ret, errors;
@@ -343,7 +343,7 @@ FAIL_TEST(R17_requeue_does_all_or_nothing)
 	EXPECT_LT(0, errors);
 }
 
-FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
+FAIL_TEST(R17_notify_wait_reports_whether_it_has_notified)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
 	struct memwait_completion done;
@@ -375,7 +375,7 @@ FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
 	EXPECT_LT(0, errors);
 }
 
-/* A wait, one with a deadline, and a group. */
+/* A wait, a wait with a deadline, and a group. */
 FAIL_TEST(R24_wait_async_leaves_nothing_behind)
 {
 	struct memwait_completion done[3];
@@ -433,7 +433,7 @@ FAIL_TEST(R23_cancel_can_be_called_again)
 	EXPECT_EQ(1, errors);
 }
 
-/* Records that cannot be copied at once are copied one by one, so one failure is not even seen. */
+/* Records that cannot be copied together are copied one by one, which hides one failure. */
 FAIL_TEST(R21_read_loses_nothing)
 {
 	struct memwait_completion done[2];
@@ -450,10 +450,10 @@ FAIL_TEST(R21_read_loses_nothing)
 }
 
 /*
- * R26: the module itself. Of all that loading one allocates, only what these functions ask for
- * fails; others that it calls, such as kmem_cache_create(), print a trace when they do. They are
- * seen on the stack: with -Os that is tracepoint_probe_register_prio() in the place of the second.
- * The module is left loaded.
+ * R26: loading the module. Only allocations under these functions are made to fail, because others
+ * that loading calls, such as kmem_cache_create(), print a trace when they fail. The functions are
+ * recognised on the stack; with -Os, tracepoint_probe_register_prio() is there instead of the
+ * second one. The module is left loaded.
  */
 static const char *const failing[] = {
 	"alloc_workqueue", "tracepoint_probe_register", "misc_register",
@@ -482,7 +482,7 @@ static void set_filter(unsigned long start, unsigned long end)
 	}
 }
 
-/* Sets where a function of the kernel begins, and the next one. */
+/* Finds the address of a kernel function and that of the next function. */
 static bool find_function(const char *name, unsigned long *start, unsigned long *end)
 {
 	char *line = NULL, type, symbol[128];
@@ -492,7 +492,7 @@ static bool find_function(const char *name, unsigned long *start, unsigned long 
 
 	*start = 0;
 	*end = ~0UL;
-	/* They need not be in order: look for the one, then for what comes after it. */
+	/* The symbols need not be sorted: find the function, then the next higher address. */
 	while (file && !*start && getline(&line, &size, file) > 0)
 		if (sscanf(line, "%lx %c %127s", &address, &type, symbol) == 3 &&
 		    !strcmp(symbol, name))
@@ -515,7 +515,7 @@ static int load_module(int file)
 	return syscall(SYS_finit_module, file, "", 0) ? -errno : 0;
 }
 
-/* What has just died may take a moment to be released. */
+/* A process that has just died may hold the module for a moment. */
 static int unload_module(void)
 {
 	uint64_t end = patience(30);
@@ -566,7 +566,7 @@ TEST_F_TIMEOUT(load, R26_a_load_that_fails_leaves_nothing, 600)
 			if (!ret)
 				ASSERT_EQ(0, unload_module());
 		}
-		TH_LOG("%s: %d of %d failures are an error", failing[i], errors, n - 2);
+		TH_LOG("%s: %d of %d injected failures caused an error", failing[i], errors, n - 2);
 		EXPECT_LT(0, errors);
 	}
 }

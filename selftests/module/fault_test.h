@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Pages that are not there until a test brings them, by userfaultfd(2). */
+/* Pages that do not exist until a test provides them through userfaultfd(2). */
 #ifndef FAULT_TEST_H
 #define FAULT_TEST_H
 
@@ -7,7 +7,7 @@
 
 #include "../memwait_fixture.h"
 
-/* Returns a descriptor, or a negative errno. The page must not have been touched. */
+/* Returns a userfaultfd, or a negative errno. The page must not have been touched. */
 static inline int hold_page(void *page, size_t size)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -24,7 +24,38 @@ static inline int hold_page(void *page, size_t size)
 	return fd;
 }
 
-/* Returns when somebody needs the page. */
+/* Blocks each store to an existing page. Returns a userfaultfd, or a negative errno. */
+static inline int hold_stores(void *page, size_t size)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)page, size },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	struct uffdio_writeprotect protect = {
+		.range = { (uintptr_t)page, size },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &reg) ||
+	    ioctl(fd, UFFDIO_WRITEPROTECT, &protect))
+		err = -errno;
+	if (err)
+		close(fd);
+	return err ?: fd;
+}
+
+static inline int let_store(int fd, void *page, size_t size)
+{
+	struct uffdio_writeprotect allow = { .range = { (uintptr_t)page, size } };
+
+	return ioctl(fd, UFFDIO_WRITEPROTECT, &allow);
+}
+
+/* Returns when a thread faults on the page. */
 static inline void await_fault(int fd)
 {
 	struct uffd_msg msg;
@@ -33,7 +64,7 @@ static inline void await_fault(int fd)
 		abort();
 }
 
-/* A page of zeros. */
+/* Provides a page of zeros. */
 static inline int bring_page(int fd, void *page, size_t size)
 {
 	struct uffdio_zeropage zero = { .range = { (uintptr_t)page, size } };

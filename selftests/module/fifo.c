@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R12: one strict queue, oldest first, whoever waits and with whatever priority. */
+/* R12: one strict FIFO queue, whatever the kind and the priority of the waiters. */
 #include "async_test.h"
 
 MEMWAIT_TEST(R12_threads_are_woken_in_the_order_of_joining)
@@ -33,8 +33,8 @@ MEMWAIT_TEST(R12_async_waits_complete_in_the_order_of_joining)
 		EXPECT_EQ(i, done[i].user_data);
 }
 
-/* Threads of both kinds of scheduling, and async waits of two contexts, alternating. */
-MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
+/* Threads of both scheduling classes and async waits of two contexts, alternating. */
+MEMWAIT_TEST(R12_threads_and_async_waits_share_one_queue)
 {
 	struct sched_param fifo = { .sched_priority = 10 };
 	int other = open_device(O_NONBLOCK);
@@ -51,7 +51,7 @@ MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
 			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 			break;
 		case 2:
-			/* Real-time priority does not overtake. */
+			/* Real-time priority does not change the order. */
 			waiter_start(&w[i]);
 			if (geteuid() == 0)
 				EXPECT_EQ(0, sched_setscheduler(w[i].tid, SCHED_FIFO, &fifo));
@@ -78,7 +78,7 @@ MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
 	close(other);
 }
 
-MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_place)
+MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_position)
 {
 	struct memwait_completion done[3];
 	uint64_t ids[5];
@@ -93,7 +93,7 @@ MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_place)
 	EXPECT_EQ(2, mw_read(self->fd, done, 3));
 	EXPECT_EQ(1, done[0].user_data);
 	EXPECT_EQ(3, done[1].user_data);
-	/* Rejoining is joining at the end. */
+	/* A wait that is armed again joins at the end. */
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 5));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
@@ -102,8 +102,8 @@ MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_place)
 	EXPECT_EQ(5, done[1].user_data);
 }
 
-/* However an earlier wait in the same memory has ended, and wherever that stood. */
-MEMWAIT_TEST(R12_a_wait_that_timed_out_leaves_no_place_to_later_ones)
+/* However, and at whichever position, an earlier wait in the same memory has ended. */
+MEMWAIT_TEST(R12_a_timed_out_wait_leaves_no_position_to_later_waits)
 {
 	struct memwait_completion done[2];
 
@@ -119,7 +119,7 @@ MEMWAIT_TEST(R12_a_wait_that_timed_out_leaves_no_place_to_later_ones)
 	EXPECT_EQ(2, done[1].user_data);
 }
 
-MEMWAIT_TEST(R12_processes_stand_in_one_queue)
+MEMWAIT_TEST(R12_processes_share_one_queue)
 {
 	struct {
 		uint32_t word;

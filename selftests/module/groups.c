@@ -2,7 +2,7 @@
 /* R16, R18, R23 to R25: async waits on several words (MEMWAIT_GROUP). */
 #include "any_test.h"
 
-MEMWAIT_TEST(R4_group_time_outs)
+MEMWAIT_TEST(R4_group_timeouts)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct memwait_wait waits[MOST];
@@ -13,7 +13,7 @@ MEMWAIT_TEST(R4_group_time_outs)
 	members(waits, self->word, MOST);
 	for (i = 0; i < 40; i++) {
 		n = group_sizes[i % ARRAY_SIZE(group_sizes)];
-		/* Out of order. */
+		/* The deadlines are not in the order of arming. */
 		ms = 300 + i * 29 % 40;
 		do {
 			deadlines[i] = now_ns(clocks[i % 2]) + ms * NSEC_PER_MSEC;
@@ -59,7 +59,7 @@ MEMWAIT_TEST(R18_group_index_of_an_entry)
 
 	members(waits, self->word, 3);
 	for (i = 0; i < 3; i++) {
-		/* It may be anything before, and is left alone unless a word differed. */
+		/* The kernel leaves index unchanged unless a word differed. */
 		entry = group_entry(waits, 3, FOREVER, 0, 77);
 		entry.any.index = index[i];
 		was = entry;
@@ -206,14 +206,14 @@ MEMWAIT_TEST(R24_group_counts_as_many_waits_as_words)
 		close(fd);
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 	}
-	/* Threads are not counted, nor what does not wait. */
+	/* Waits of threads are not counted, nor are entries that do not wait. */
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, MOST, in_ms(1), 0, NULL));
 	waits[1].expected = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_group(self->fd, waits, MOST, FOREVER, 0, 0, NULL));
 	EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 }
 
-MEMWAIT_TEST(R25_group_close_ends_pending_groups_and_wakes_nobody)
+MEMWAIT_TEST(R25_group_close_ends_pending_groups_without_waking_any_waiter)
 {
 	struct memwait_wait waits[MOST];
 	int fd = memwait_open(O_NONBLOCK), i;
@@ -230,7 +230,7 @@ MEMWAIT_TEST(R25_group_close_ends_pending_groups_and_wakes_nobody)
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R25_group_an_unread_ok_goes_on_at_the_word_that_was_notified)
+MEMWAIT_TEST(R25_group_an_unread_ok_is_passed_on_at_the_notified_word)
 {
 	struct memwait_wait waits[MOST];
 	struct memwait_completion done[4];
@@ -244,7 +244,7 @@ MEMWAIT_TEST(R25_group_an_unread_ok_goes_on_at_the_word_that_was_notified)
 
 		fd = memwait_open(O_NONBLOCK);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, MOST, FOREVER, 0, 0, NULL));
-		/* Another one of the same context is no next waiter. */
+		/* Another group of the same context is not a next waiter. */
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, MOST, FOREVER, 0, 0, NULL));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word_of(&waits[before]), 1));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, &waits[i], 1, FOREVER, 0, 2, NULL));
@@ -262,7 +262,7 @@ MEMWAIT_TEST(R25_group_an_unread_ok_goes_on_at_the_word_that_was_notified)
 	}
 }
 
-MEMWAIT_TEST(R25_group_what_was_read_or_timed_out_does_not_go_on)
+MEMWAIT_TEST(R25_group_read_and_timed_out_waits_pass_nothing_on)
 {
 	struct memwait_wait waits[3];
 	struct memwait_completion done;
@@ -349,7 +349,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 
-	/* Four and four, and no room for the third. */
+	/* Four and four waits fit, and then there is no room for the third group. */
 	for (i = 0; i < 3; i++)
 		e[i] = group_entry(waits, 4, FOREVER, 0, i);
 	EXPECT_EQ(2, mw_batch(self->fd, e, 3));
@@ -359,13 +359,13 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(self->user_waits + 8 + PIN_WAITS, mw_user_waits(self->fd));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(2, waiters_of(self->fd, &waits[i]));
-	/* What needs no wait needs no place; threads have none. */
+	/* Entries that do not wait, and threads, count nothing. */
 	waits[2].expected = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_group(self->fd, waits, 4, FOREVER, 0, 0, NULL));
 	waits[2].expected = 0;
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_group(self->fd, waits, 4, 0, 0, 0, NULL));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, MOST, in_ms(1), 0, NULL));
-	/* A completion has its place until it is read. */
+	/* A completion counts until it is read. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(-ENOSPC, mw_group(self->fd, waits, 4, FOREVER, 0, 0, NULL));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));

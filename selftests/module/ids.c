@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The list of all ids: what a line says, that it is whole, that it names what keeps the module. */
+/*
+ * R37: the list of all ids in debugfs: each line, completeness, and the users that hold the module.
+ */
 #include "owner_test.h"
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -15,14 +17,14 @@ struct row {
 	char command[80];
 };
 
-/* Reads the list on, in pieces. Returns whether there was another line. */
+/* Reads the next line of the list. Returns false at its end. */
 static bool next_row(FILE *list, struct row *row)
 {
 	return fscanf(list, "%llu\t%15[^\t]\t%d\t%15[^\t]\t%79[^\n]\n", &row->id, row->kind,
 		      &row->pid, row->tid, row->command) == 5;
 }
 
-/* Opens the list, with a buffer of that size, behind its header. */
+/* Opens the list with a buffer of @piece bytes and skips its header. */
 static FILE *list_ids(size_t piece)
 {
 	FILE *list = fopen(IDS, "r");
@@ -64,7 +66,7 @@ static long count_ids(void)
 	return nr;
 }
 
-/* A process that has an id and no file of the device. */
+/* Forks a process that has an id and no open file of the device. */
 static pid_t start_holder(int fd, uint64_t *id)
 {
 	pid_t child = fork();
@@ -94,7 +96,7 @@ FIXTURE_SETUP(ids)
 	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	ASSERT_EQ(0, access(IDS, R_OK));
 }
 
@@ -106,7 +108,7 @@ FIXTURE_TEARDOWN(ids)
 
 #define IDS_TEST(name)	TEST_F_TIMEOUT(ids, name, 300)
 
-IDS_TEST(R37_an_id_is_a_line_while_it_lives)
+IDS_TEST(R37_an_id_is_listed_while_its_owner_lives)
 {
 	struct owned_waiter w = { .fd = self->fd, .stays = 1 };
 	uint64_t id;
@@ -122,14 +124,14 @@ IDS_TEST(R37_an_id_is_a_line_while_it_lives)
 	EXPECT_STREQ(tid, row.tid);
 	EXPECT_STREQ("a\\134n\\040id", row.command);
 
-	ASSERT_EQ(0, pthread_create(&w.thread, NULL, tell_id, &w));
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, publish_id, &w));
 	await_id(&w.id);
 	ASSERT_TRUE(find_id(w.id, &row));
 	EXPECT_STREQ("thread", row.kind);
 	EXPECT_EQ(getpid(), row.pid);
 	EXPECT_STRNE(tid, row.tid);
 	owned_waiter_join(&w);
-	/* The kernel tells of its end a little later. */
+	/* The kernel reports the end of the thread a little later. */
 	sleep_until(!thread_state(atoi(row.tid)));
 	EXPECT_FALSE(find_id(w.id, &row));
 	EXPECT_TRUE(find_id(id, &row));
@@ -137,7 +139,7 @@ IDS_TEST(R37_an_id_is_a_line_while_it_lives)
 	EXPECT_FALSE(find_id(id, &row));
 }
 
-IDS_TEST(R37_contexts_with_an_id_are_lines)
+IDS_TEST(R37_contexts_with_an_id_are_listed)
 {
 	long before = count_ids();
 	uint64_t id;
@@ -154,12 +156,12 @@ IDS_TEST(R37_contexts_with_an_id_are_lines)
 	sleep_until(count_ids() == before);
 }
 
-/* Whatever has a reference to the module is a line of the list, or an open file. */
+/* Whether each reference to the module is a line of the list or one of @contexts open files. */
 static bool all_are_named(long contexts)
 {
 	uint64_t end = patience(20);
 
-	/* The references of the dead are put a little later. */
+	/* References of exited threads and processes are dropped a little later. */
 	while (read_number(REFCNT) != count_ids() + contexts) {
 		if (now_ns(CLOCK_MONOTONIC) > end)
 			return false;
@@ -168,7 +170,7 @@ static bool all_are_named(long contexts)
 	return true;
 }
 
-IDS_TEST(R26_what_keeps_the_module_is_named)
+IDS_TEST(R26_the_holders_of_the_module_are_listed)
 {
 	uint64_t *ids = shared_page(sysconf(_SC_PAGESIZE)), id;
 	struct row row;
@@ -181,7 +183,7 @@ IDS_TEST(R26_what_keeps_the_module_is_named)
 	others = settled_references(self->fd) - count_ids();
 	ASSERT_LE(1, others);
 
-	/* A thread keeps the module after its last file, which lsof could name. */
+	/* A thread holds the module after its last file, which lsof could show, has been closed. */
 	child = start_holder(self->fd, ids);
 	await_id(&ids[1]);
 	id = ids[0];
@@ -220,7 +222,7 @@ static void *make_id(void *arg)
 	return NULL;
 }
 
-/* Threads that get an id and end, one after the other. */
+/* Starts threads that get an id and end, one after the other. */
 static void *churn_main(void *arg)
 {
 	struct churn *churn = arg;
@@ -284,7 +286,7 @@ IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 #define LIVING	500
 #define TRIES	65536
 
-/* How many ids around @id live, as somebody sees who may do nothing else. */
+/* Returns how many ids around @id are alive, as seen by an unprivileged user. */
 static int find_neighbours(uint64_t id)
 {
 	uint64_t word;
@@ -304,7 +306,7 @@ static int find_neighbours(uint64_t id)
 	return mw_wait(fd, &word, word, 0, OWNED64) == MEMWAIT_TIMED_OUT ? found : -1;
 }
 
-IDS_TEST(R33_who_knows_an_id_finds_no_other)
+IDS_TEST(R33_an_id_does_not_help_to_find_others)
 {
 	uint64_t id = 0;
 	int i, *found = shared_page(4096), fds[LIVING];
@@ -340,7 +342,7 @@ IDS_TEST(R33_every_bit_of_an_id_is_random)
 		for (bit = 0; bit < 64; bit++)
 			ones[bit] += id >> bit & 1;
 	}
-	/* Ten standard deviations. */
+	/* Bounds of ten standard deviations. */
 	for (bit = 0; MEMWAIT_OWNER_MASK >> bit; bit++) {
 		EXPECT_LT(DRAWN / 4, ones[bit]);
 		EXPECT_GT(3 * DRAWN / 4, ones[bit]);
@@ -350,14 +352,14 @@ IDS_TEST(R33_every_bit_of_an_id_is_random)
 #define RELOADS	5
 #define EACH	300
 
-/* As module_load.sh does. */
+/* Like module_load.sh. */
 static bool reload(void)
 {
 	return !syscall(SYS_delete_module, "memwait", O_NONBLOCK) &&
 	       !system("insmod \"$MEMWAIT_KO\" 2>/dev/null || modprobe memwait");
 }
 
-IDS_TEST(R33_no_id_is_used_again_by_a_reloaded_module)
+IDS_TEST(R33_no_id_is_reused_by_a_reloaded_module)
 {
 	static uint64_t ids[RELOADS * EACH];
 	int round, i;
@@ -370,7 +372,7 @@ IDS_TEST(R33_no_id_is_used_again_by_a_reloaded_module)
 		close(self->fd);
 		self->fd = -1;
 		for (i = 0; !reload(); i++) {
-			/* The dead are told of a little later. */
+			/* References of exited threads are dropped a little later. */
 			if (errno != EWOULDBLOCK || i == 1000)
 				SKIP(return, "the module cannot be unloaded");
 			usleep(10000);
@@ -397,8 +399,8 @@ IDS_TEST(R37_only_root_reads_the_list)
 #define NEW	3
 #define READS	100
 
-/* It lists what there was, however fast ids are made. */
-IDS_TEST(R29_the_list_ends_while_ids_are_made)
+/* Reading the list comes to an end, however fast new ids are created. */
+IDS_TEST(R29_reading_the_list_ends_while_ids_are_created)
 {
 	int list = open(IDS, O_RDONLY), fds[NEW * READS], reads, i, nr = 0;
 	char line[64];

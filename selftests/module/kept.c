@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R11: what a pending async wait keeps is the file, and not the open file. A lock, a lease, the
- * right to write end when user space has closed it; the file system stays busy. Over several kinds
- * of file.
+ * R11: a pending async wait references the file (its path), not the open file. Locks, leases and
+ * write access end when user space closes the file; only the file system stays busy. Tested on
+ * several file systems.
  */
 #include "async_test.h"
 #include "signal_test.h"
@@ -20,9 +20,11 @@
 enum kind { TMPFS, UNLINKED, EXT4, OVERLAY, MEMFD };
 
 /*
- * A file, of which nothing but its path is open.
- * @base: a directory, where a tmpfs is mounted with all that the file system at @dir needs
- * @file: the file, by O_PATH. A program can be executed by it, and inherits it
+ * A file of which only the path is open.
+ *
+ * @base: a directory where a tmpfs is mounted, with everything that the file system at @dir needs
+ *
+ * @file: the file, opened with O_PATH. A child inherits it and can execute the file through it
  */
 struct place {
 	char base[32], dir[40], path[48];
@@ -57,7 +59,7 @@ static bool mount_kind(enum kind kind, const char *base, const char *dir)
 	}
 }
 
-/* Opens what @file has open, anew. */
+/* Opens the file behind the descriptor @file again. */
 static int reopen(int file, int flags)
 {
 	char path[40];
@@ -66,7 +68,7 @@ static int reopen(int file, int flags)
 	return open(path, flags);
 }
 
-/* Returns an error, which is -ENODEV if the machine has no such file system. */
+/* Returns 0 or a negative errno; -ENODEV if this machine lacks the file system. */
 static int make_place(struct place *place, enum kind kind, long page)
 {
 	int file;
@@ -147,8 +149,8 @@ static uint32_t *map(int file, long page, int prot)
 }
 
 /*
- * Opens the file, and arms a wait that is pending through that open file only: nothing else of user
- * space refers to it but the descriptor, which is returned.
+ * Opens the file and arms a wait through this open file. Afterwards only the returned descriptor
+ * and the wait refer to it in user space.
  */
 static int arm(int fd, int file, int flags, uint64_t *id)
 {
@@ -164,7 +166,7 @@ static int arm(int fd, int file, int flags, uint64_t *id)
 	return ret == MEMWAIT_PENDING ? opened : -1;
 }
 
-/* The wait is pending still, and is notified through another open file. */
+/* Expects that the wait is still pending, and notifies it through another open file. */
 static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
 {
 	struct memwait_completion done;
@@ -196,7 +198,7 @@ KEPT_TEST(R11_flock_ends_with_its_descriptor)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-KEPT_TEST(R11_lock_of_an_open_file_ends_with_its_descriptor)
+KEPT_TEST(R11_ofd_lock_ends_with_its_descriptor)
 {
 	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
 	int other = reopen(self->place.file, O_RDWR);
@@ -211,12 +213,12 @@ KEPT_TEST(R11_lock_of_an_open_file_ends_with_its_descriptor)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* One that the closed file had, and one that another open file keeps from being had. */
+/* Covers a lease of the closed file, and a lease that only another open file had prevented. */
 KEPT_TEST(R11_lease_ends_with_its_descriptor)
 {
 	int opened = arm(self->fd, self->place.file, O_RDONLY, NULL), other;
 
-	signal(SIGIO, SIG_IGN);		/* somebody wants to have the lease broken */
+	signal(SIGIO, SIG_IGN);		/* sent when an open breaks the lease */
 	ASSERT_LE(0, opened);
 	if (fcntl(opened, F_SETLEASE, F_RDLCK))
 		SKIP(return, "no leases: %s", strerror(errno));
@@ -240,7 +242,7 @@ KEPT_TEST(R11_lease_ends_with_its_descriptor)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Executes the file in a child. Returns its exit status, or 100 and the error. */
+/* Executes the file in a child. Returns its exit status, or 100 plus the error. */
 static int execute(int file)
 {
 	char name[] = "kept", *argv[] = { name, NULL }, *envp[] = { NULL };
@@ -267,7 +269,7 @@ KEPT_TEST(R11_file_can_be_executed_when_it_is_closed)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-KEPT_TEST(R11_close_of_a_writer_is_told_at_once)
+KEPT_TEST(R11_inotify_reports_the_close_of_a_writer_immediately)
 {
 	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
 	int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -285,7 +287,7 @@ KEPT_TEST(R11_close_of_a_writer_is_told_at_once)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Waits until @word is @value; not for ever, as what is waited for may hang. */
+/* Waits until @word is @value, but not forever, because the peer may hang. */
 static bool await(const uint32_t *word, uint32_t value)
 {
 	uint64_t end = patience(60);
@@ -298,7 +300,7 @@ static bool await(const uint32_t *word, uint32_t value)
 	return true;
 }
 
-/* File systems that are mounted. */
+/* Tests of mounted file systems. */
 FIXTURE(mounted)
 {
 	int fd;
@@ -349,7 +351,7 @@ MOUNTED_TEST(R11_mount_can_become_read_only_when_the_file_is_closed)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Arms one, and closes all. Returns whether the file system is busy then. */
+/* Arms a wait and closes everything else. Returns whether the file system is busy then. */
 static bool is_kept(int fd, struct place *place, uint64_t *id)
 {
 	int opened = arm(fd, place->file, O_RDWR, id);
@@ -375,8 +377,8 @@ MOUNTED_TEST(R11_umount_is_busy_until_the_context_is_closed)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
-/* By a notify, and by a deadline. */
-MOUNTED_TEST(R11_umount_is_busy_until_the_ends_are_read)
+/* The waits end by a notify and by a deadline. */
+MOUNTED_TEST(R11_umount_is_busy_until_completions_are_read)
 {
 	int opened = reopen(self->place.file, O_RDWR), i;
 	uint32_t *word = map(opened, self->page, PROT_READ);
@@ -397,7 +399,7 @@ MOUNTED_TEST(R11_umount_is_busy_until_the_ends_are_read)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
-/* R17: a requeue that is refused, for whatever reason, keeps none of the files. */
+/* R17: a requeue that fails, for whatever reason, holds no reference to either file. */
 MOUNTED_TEST(R11_umount_is_not_busy_after_a_requeue_that_was_refused)
 {
 	int opened = reopen(self->place.file, O_RDWR);
@@ -425,7 +427,7 @@ MOUNTED_TEST(R11_umount_is_not_busy_after_a_requeue_that_was_refused)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
-MOUNTED_TEST(R11_lazy_umount_under_a_pending_wait)
+MOUNTED_TEST(R11_lazy_umount_during_a_pending_wait)
 {
 	int opened = reopen(self->place.file, O_RDWR);
 	uint32_t *word = map(opened, self->page, PROT_READ);
@@ -438,18 +440,20 @@ MOUNTED_TEST(R11_lazy_umount_under_a_pending_wait)
 	EXPECT_EQ(0, umount2(self->place.dir, MNT_DETACH));
 	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
 	munmap(word, self->page);
-	/* Only the wait keeps the file system now. */
+	/* Now only the wait pins the file system. */
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 }
 
-/* What a bound context keeps, when its process has died and another one has a copy of it. */
+/*
+ * The waits of a bound context, after its process has died, while another process has a copy of it.
+ */
 MOUNTED_TEST(R11_umount_is_busy_until_the_process_has_died)
 {
 	int bound = memwait_open(O_NONBLOCK);
 	pid_t pid;
 
 	if (mw_owner(self->fd, 0, NULL) == -EOPNOTSUPP)
-		SKIP(return, "no owners");
+		SKIP(return, "this kernel does not report deaths");
 	pid = fork();
 	if (!pid) {
 		if (mw_owner(bound, BIND, NULL))
@@ -499,8 +503,9 @@ MOUNTED_TEST(R11_unlinked_file_is_freed_with_its_last_wait)
 }
 
 /*
- * A frozen file system lets nobody free an unlinked file, until it is thawed: as one does that asks
- * a daemon which does not answer. Who does the freeing waits for as long.
+ * On a frozen file system an unlinked file cannot be freed until the file system is thawed, as with
+ * a network file system whose server does not answer. The thread that frees the file blocks until
+ * then.
  */
 FIXTURE(disk)
 {
@@ -525,13 +530,13 @@ FIXTURE_SETUP(disk)
 
 FIXTURE_TEARDOWN(disk)
 {
-	ioctl(self->root, FITHAW, 0);	/* if it is frozen still */
+	ioctl(self->root, FITHAW, 0);	/* if it is still frozen */
 	close(self->root);
 	close(self->fd);
 	EXPECT_EQ(0, remove_place(&self->place));
 }
 
-/* Arms a wait on the file, of which nothing else is kept in this process. */
+/* Arms a wait on a file to which nothing else in this process refers. */
 static bool arm_alone(int fd, const char *path)
 {
 	int file = open(path, O_PATH), opened = arm(fd, file, O_RDWR, NULL);
@@ -541,13 +546,13 @@ static bool arm_alone(int fd, const char *path)
 	return opened >= 0;
 }
 
-/* The file is unlinked, and cannot be freed. */
+/* Unlinks the file and prevents its freeing. */
 static bool freeze(int root, const char *path)
 {
 	return !unlink(path) && !ioctl(root, FIFREEZE, 0);
 }
 
-/* The next completion of @fd, which has not come yet, but must not take for ever. */
+/* Waits for the next completion of @fd, but not forever. */
 static int read_next(int fd, struct memwait_completion *done)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -564,8 +569,9 @@ static int arm_owned(int fd, const uint64_t *word, uint64_t user_data)
 }
 
 /*
- * R25, R35: a close passes on what was not read, and tells of the context's death, before it frees
- * a file. A process that dies does not free it itself: it may have other contexts to close.
+ * R25, R35: before it frees a file, a close passes on unread notifies and reports the death of the
+ * context. A process that dies does not free the file itself, because it may have other contexts to
+ * close.
  */
 static void check_close(struct __test_metadata *_metadata, int own, int root, const char *path,
 			uint32_t *shared, bool dies)
@@ -619,23 +625,23 @@ static void check_close(struct __test_metadata *_metadata, int own, int root, co
 	EXPECT_EQ(0, mw_await_user_waits(own, 0));
 }
 
-TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
+TEST_F_TIMEOUT(disk, R25_notifies_are_passed_on_before_a_file_is_freed, 300)
 {
 	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
-		SKIP(return, "no owners");
+		SKIP(return, "this kernel does not report deaths");
 	check_close(_metadata, self->fd, self->root, self->place.path, self->shared, false);
 }
 
-TEST_F_TIMEOUT(disk, R25_who_dies_does_not_wait_until_a_file_is_freed, 300)
+TEST_F_TIMEOUT(disk, R25_a_dying_process_does_not_wait_until_a_file_is_freed, 300)
 {
 	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
-		SKIP(return, "no owners");
+		SKIP(return, "this kernel does not report deaths");
 	check_close(_metadata, self->fd, self->root, self->place.path, self->shared, true);
 }
 
 /*
- * A process with a wait on a file, in a context that it leaves to io_uring. It dies when it is told
- * to, and a kernel thread closes the context.
+ * Forks a process with a wait on a file, in a context that io_uring also references. It exits when
+ * shared[1] is set, and a kernel thread closes the context.
  */
 static pid_t start_left(const char *path, uint32_t *shared)
 {
@@ -664,17 +670,17 @@ static bool has_io_uring(void)
 }
 
 /*
- * R30: no kernel thread that others need frees a file. And what it leaves to be freed is counted
- * until then (R31).
+ * R30: a kernel thread that other users need never frees a file. R31: the file is counted until it
+ * has been freed.
  */
-TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
+TEST_F_TIMEOUT(disk, R30_deaths_are_reported_while_a_file_cannot_be_freed, 300)
 {
 	uint64_t *word = (uint64_t *)(self->shared + 4);
 	struct memwait_completion done;
 	pid_t pid, owner;
 
 	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP || !has_io_uring())
-		SKIP(return, "no owners, or no io_uring");
+		SKIP(return, "this kernel does not report deaths, or has no io_uring");
 	pid = start_left(self->place.path, self->shared);
 	ASSERT_TRUE(await(self->shared, 1));
 	ASSERT_TRUE(freeze(self->root, self->place.path));
@@ -708,10 +714,10 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 #define LEFT	3
 
 /*
- * R31: what kernel threads leave to be freed comes while the first of it is being freed, and while
- * more of it is to be. All of it is given back, and the user and the module with it.
+ * R31: kernel threads hand over more files for freeing while the first is being freed, and before
+ * the others are. All charges are returned; the user and the module are released.
  */
-TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
+TEST_F_TIMEOUT(disk, R31_files_that_kernel_threads_defer_are_released, 300)
 {
 	long before = read_number("/sys/module/memwait/refcnt"), after = 0, tries;
 	pid_t pids[LEFT];
@@ -733,7 +739,7 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 		__atomic_store_n(self->shared + 2 * i + 1, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, child_status(pids[i]));
 		sleep_until(mw_user_contexts(self->fd) <= LEFT - (uint64_t)i);
-		/* Until the kernel thread frees it, and waits. */
+		/* Until the kernel thread tries to free the file and blocks. */
 		usleep(100000);
 	}
 	EXPECT_EQ(LEFT * PIN_WAITS, mw_await_user_waits(self->fd, LEFT * PIN_WAITS));
@@ -749,11 +755,11 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 	EXPECT_GE(before, after);
 }
 
-/* Who frees the file of its wait, and may not come back from that. */
+/* A thread that frees the file of its wait, and may block there. */
 struct freer {
 	struct runner runner;
 	int fd;
-	uint64_t id;		/* of the wait to cancel; 0: it reads the completion */
+	uint64_t id;		/* the wait to cancel; 0: the thread reads the completion */
 };
 
 static int free_file(struct freer *freer)
@@ -763,7 +769,9 @@ static int free_file(struct freer *freer)
 	return freer->id ? mw_cancel(freer->fd, freer->id) : mw_read(freer->fd, &done, 1);
 }
 
-/* Arms a wait on the file, which it makes, and notifies it if it is to be @read. Returns its id. */
+/*
+ * Creates the file, arms a wait on it, and notifies the wait if it will be @read. Returns its id.
+ */
 static uint64_t arm_on_file(int fd, const char *path, bool read)
 {
 	int file = open(path, O_RDWR | O_CREAT, 0600), opened;
@@ -783,7 +791,9 @@ static uint64_t arm_on_file(int fd, const char *path, bool read)
 	return id;
 }
 
-/* L10, R28: a call that frees a file holds up nobody who waits for the end of the context. */
+/*
+ * L10, R28: a call that blocks while it frees a file delays no waiter for the end of the context.
+ */
 TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 {
 	struct freer freer;
@@ -793,14 +803,17 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 	for (read = 0; read < 2; read++) {
 		freer = (struct freer) { .fd = memwait_open(O_NONBLOCK) };
 		if (mw_owner(freer.fd, BIND, NULL) == -EOPNOTSUPP)
-			SKIP(return, "no owners");
+			SKIP(return, "this kernel does not report deaths");
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(freer.fd, self->shared, 1));
 		id = arm_on_file(freer.fd, self->place.path, read);
 		ASSERT_NE(0, id);
 		freer.id = read ? 0 : id;
 		ASSERT_TRUE(freeze(self->root, self->place.path));
 		runner_start(&freer.runner, free_file, &freer);
-		/* Sleeping elsewhere, it would not have taken the wait yet, which has a pin. */
+		/*
+		 * If it slept anywhere else, it would not yet have removed the wait, and the pin
+		 * would still be there.
+		 */
 		sleep_until(mw_fdinfo(freer.fd, "pins") == 1 &&
 			    thread_state(freer.runner.tid) == 'D');
 		close(freer.fd);
@@ -815,7 +828,7 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 	}
 }
 
-/* So many that the file system has no other inode than that of the place. */
+/* Creates so many files that the only inode left is the one of the test's own file. */
 static void use_up_inodes(const char *dir)
 {
 	char path[80];
@@ -830,7 +843,10 @@ static void use_up_inodes(const char *dir)
 	}
 }
 
-/* A word of a file that nothing else refers to, and that has the number of the one before. */
+/*
+ * Maps a word of a file that nothing else refers to. Stores its inode number in *@number if that is
+ * 0; otherwise fails if the inode number differs.
+ */
 static uint64_t *make_word(const char *path, ino_t *number)
 {
 	int file = open(path, O_RDWR | O_CREAT, 0600);
@@ -848,8 +864,8 @@ static uint64_t *make_word(const char *path, ino_t *number)
 }
 
 /*
- * Another file in its stead. As the kernel gives back last what it takes first, this one mostly
- * comes to the same address as well.
+ * Replaces the file by another one. The kernel reuses the most recently freed memory first, so the
+ * new inode usually has the same address as well.
  */
 static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
 {
@@ -857,7 +873,7 @@ static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
 
 	munmap(word, sysconf(_SC_PAGESIZE));
 	unlink(path);
-	/* Until it has been freed, after a grace period. */
+	/* Until the inode has been freed, after a grace period. */
 	for (i = 0; i < 3; i++) {
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 		usleep(10000);
@@ -865,8 +881,8 @@ static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
 	return make_word(path, number);
 }
 
-/* A thread that waits, is interrupted, and waits again when it may. */
-struct comer {
+/* A thread that waits, is interrupted, and waits again when it is allowed to. */
+struct returning_thread {
 	pthread_t thread;
 	pid_t tid;
 	int fd, away, back;
@@ -876,21 +892,24 @@ struct comer {
 
 static void *come_back(void *arg)
 {
-	struct comer *comer = arg;
+	struct returning_thread *t = arg;
 
-	__atomic_store_n(&comer->tid, gettid(), __ATOMIC_RELEASE);
-	comer->result = mw_wait(comer->fd, comer->word, 0, FOREVER, U32);
-	__atomic_store_n(&comer->away, 1, __ATOMIC_RELEASE);
-	sleep_until(__atomic_load_n(&comer->back, __ATOMIC_ACQUIRE));
-	if (comer->result == -EINTR)
-		comer->result = mw_wait(comer->fd, comer->word, 0, FOREVER, U32);
+	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
+	t->result = mw_wait(t->fd, t->word, 0, FOREVER, U32);
+	__atomic_store_n(&t->away, 1, __ATOMIC_RELEASE);
+	sleep_until(__atomic_load_n(&t->back, __ATOMIC_ACQUIRE));
+	if (t->result == -EINTR)
+		t->result = mw_wait(t->fd, t->word, 0, FOREVER, U32);
 	return NULL;
 }
 
 #define REPLACED	20
 
-/* R12: a place is in the queue of a word, whatever has its number and its address afterwards. */
-TEST_F_TIMEOUT(disk, R12_a_place_is_not_of_a_file_with_the_same_number, 300)
+/*
+ * R12: a queue position belongs to the queue of a word, not to a later word that has the same inode
+ * number and address.
+ */
+TEST_F_TIMEOUT(disk, R12_a_position_is_not_valid_for_a_file_with_the_same_number, 300)
 {
 	struct memwait_completion done;
 	uint64_t *word;
@@ -902,24 +921,24 @@ TEST_F_TIMEOUT(disk, R12_a_place_is_not_of_a_file_with_the_same_number, 300)
 	use_up_inodes(self->place.dir);
 	word = make_word(self->place.path, &number);
 	for (round = 0; round < REPLACED; round++) {
-		struct comer comer = { .fd = self->fd, .word = word };
+		struct returning_thread t = { .fd = self->fd, .word = word };
 
 		ASSERT_NE(NULL, word);
-		ASSERT_EQ(0, pthread_create(&comer.thread, NULL, come_back, &comer));
+		ASSERT_EQ(0, pthread_create(&t.thread, NULL, come_back, &t));
 		await_waiters(self->fd, word, U32, 1);
-		interrupt_thread(comer.thread, comer.tid);
-		sleep_until(__atomic_load_n(&comer.away, __ATOMIC_ACQUIRE));
+		interrupt_thread(t.thread, t.tid);
+		sleep_until(__atomic_load_n(&t.away, __ATOMIC_ACQUIRE));
 		word = replace_word(word, self->place.path, &number);
 		ASSERT_NE(NULL, word);
-		comer.word = word;
+		t.word = word;
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 1));
-		__atomic_store_n(&comer.back, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&t.back, 1, __ATOMIC_RELEASE);
 		await_waiters(self->fd, word, U32, 2);
 		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(1, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
-		pthread_join(comer.thread, NULL);
-		EXPECT_EQ(MEMWAIT_OK, comer.result);
+		pthread_join(t.thread, NULL);
+		EXPECT_EQ(MEMWAIT_OK, t.result);
 		mw_read(self->fd, &done, 1);
 	}
 }

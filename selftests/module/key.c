@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R8 to R11: which words are the same word, over every kind of memory, in one and two processes. */
+/*
+ * R8 to R11: which addresses denote the same word, for every kind of memory, within a process and
+ * between two.
+ */
 #include "async_test.h"
 #include <linux/io_uring.h>
 #include <sys/ipc.h>
@@ -9,7 +12,7 @@
 #define MFD_HUGETLB	4U
 #endif
 
-/* Two mappings of the same shared memory, at different addresses. */
+/* One shared memory, mapped at two addresses. */
 struct area {
 	uint32_t *a, *b;
 	size_t size;
@@ -29,7 +32,7 @@ static void unmap(struct area *area)
 		close(area->file);
 }
 
-/* A waiter at @a is seen and woken at @b, in this process and from another one. */
+/* Expects that a waiter on @a is found and woken through @b, by this process and by another one. */
 static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b)
 {
 	struct waiter w = thread_at(fd, a);
@@ -61,7 +64,7 @@ static void expect_apart(struct __test_metadata *_metadata, int fd, uint32_t *a,
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
 
-/* And unmaps it. */
+/* Tests a shared area and unmaps it. */
 static void expect_shared(struct __test_metadata *_metadata, int fd, struct area area)
 {
 	const size_t words = area.size / sizeof(uint32_t);
@@ -69,7 +72,7 @@ static void expect_shared(struct __test_metadata *_metadata, int fd, struct area
 	expect_meet(_metadata, fd, area.a, area.b);
 	expect_meet(_metadata, fd, area.a + words - 2, area.b + words - 2);
 	expect_apart(_metadata, fd, area.a, area.b + 1, U32, U32);
-	/* A promise that others break: the private key of a shared word is another one. */
+	/* With a false promise of PRIVATE: the private key of a shared word is a different key. */
 	expect_apart(_metadata, fd, area.a, area.b, U32, U32 | MEMWAIT_PRIVATE);
 	expect_apart(_metadata, fd, area.a, area.a, U32 | MEMWAIT_PRIVATE, U32);
 	unmap(&area);
@@ -104,7 +107,7 @@ MEMWAIT_TEST(R8_tmpfs)
 
 MEMWAIT_TEST(R8_regular_file)
 {
-	/* Of whatever file system /var/tmp or / is on: another one than tmpfs. */
+	/* A file system other than tmpfs, whichever one /var/tmp or / is on. */
 	int file = temporary_file("/var/tmp", self->page);
 
 	if (file < 0)
@@ -139,7 +142,7 @@ MEMWAIT_TEST(R8_hugetlb)
 	expect_shared(_metadata, self->fd, map_twice(file, huge));
 }
 
-/* A second mapping of anonymous memory is made by mremap() of a size of 0. */
+/* mremap() of size 0 makes a second mapping of anonymous memory. */
 static void expect_anonymous_shared(struct __test_metadata *_metadata, int fd, int flags, int file)
 {
 	size_t size = sysconf(_SC_PAGESIZE);
@@ -187,7 +190,7 @@ MEMWAIT_TEST(R8_far_offsets_are_not_truncated)
 	close(file);
 }
 
-MEMWAIT_TEST(R8_two_files_do_not_meet)
+MEMWAIT_TEST(R8_two_files_share_no_words)
 {
 	int one = new_file(self->page), two = new_file(self->page);
 
@@ -214,12 +217,12 @@ static void expect_one_file(struct __test_metadata *_metadata, int fd, int flags
 	close(two);
 }
 
-MEMWAIT_TEST(R8_a_file_opened_twice_is_one_file)
+MEMWAIT_TEST(R8_two_opens_of_a_file_share_its_words)
 {
 	expect_one_file(_metadata, self->fd, O_RDWR, PROT_READ | PROT_WRITE);
 }
 
-MEMWAIT_TEST(R8_a_file_opened_for_reading_only_meets_its_writers)
+MEMWAIT_TEST(R8_readers_and_writers_of_a_file_share_its_words)
 {
 	expect_one_file(_metadata, self->fd, O_RDONLY, PROT_READ);
 }
@@ -231,13 +234,13 @@ MEMWAIT_TEST(R8_a_private_mapping_of_a_file_is_private)
 	uint32_t *private = map_memory(self->page, MAP_PRIVATE, file);
 
 	expect_apart(_metadata, self->fd, shared, private, U32, U32);
-	/* Neither before nor after its page is copied. */
+	/* Neither before nor after the page is copied. */
 	*private = 0;
 	expect_apart(_metadata, self->fd, private, shared, U32, U32);
 	close(file);
 }
 
-MEMWAIT_TEST(R9_private_and_plain_users_of_private_memory_meet)
+MEMWAIT_TEST(R9_private_memory_has_one_queue_with_and_without_the_flag)
 {
 	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER };
 	int i;
@@ -272,14 +275,14 @@ MEMWAIT_TEST(R10_io_uring_is_refused)
 		    IORING_OFF_SQ_RING);
 	ASSERT_NE(MAP_FAILED, addr);
 	expect_refused(_metadata, self->fd, addr);
-	/* Without a look-up nothing is pinned that could pin back. */
+	/* Without a lookup nothing is pinned, so no reference cycle can arise. */
 	EXPECT_EQ(0, mw_notify(self->fd, addr, 1, U32 | MEMWAIT_PRIVATE));
 	close(ring);
 }
 
 MEMWAIT_TEST(R10_device_memory_is_refused)
 {
-	/* The BIOS's ROM: mapped by /dev/mem even where memory of the system is not. */
+	/* The BIOS ROM: /dev/mem maps it even where it refuses system memory. */
 	int mem = open("/dev/mem", O_RDONLY);
 	void *addr;
 
@@ -309,7 +312,7 @@ MEMWAIT_TEST(R10_secret_memory_is_refused)
 	close(file);
 }
 
-MEMWAIT_TEST(R11_fork_divides_private_words_and_not_shared_ones)
+MEMWAIT_TEST(R11_fork_separates_private_words_but_not_shared_words)
 {
 	struct waiter w = thread_at(self->fd, self->word);
 	pid_t pid;
@@ -347,12 +350,12 @@ MEMWAIT_TEST(R11_processes_of_one_mm_share_private_words)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
 
-MEMWAIT_TEST(R11_munmap_under_a_wait)
+MEMWAIT_TEST(R11_munmap_during_a_wait)
 {
 	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER };
 	struct area area;
 
-	/* A shared word is there through its other mapping. */
+	/* A shared word can still be reached through its other mapping. */
 	area = map_twice(temporary_file("/dev/shm", self->page), self->page);
 	w.addr = area.a;
 	w.flags = U32;
@@ -364,7 +367,7 @@ MEMWAIT_TEST(R11_munmap_under_a_wait)
 	munmap(area.b, self->page);
 	close(area.file);
 
-	/* A private one by its address. */
+	/* A private word can still be reached by its address. */
 	w.addr = private_page(self->page);
 	w.flags = U32 | MEMWAIT_PRIVATE;
 	waiter_start(&w);
@@ -385,19 +388,19 @@ MEMWAIT_TEST(R11_munmap_of_the_last_mapping_and_close_of_the_file)
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 }
 
-MEMWAIT_TEST(R11_mremap_under_a_wait)
+MEMWAIT_TEST(R11_mremap_during_a_wait)
 {
 	struct waiter w = thread_at(self->fd, self->shared);
 	uint32_t *place = private_page(self->page), *moved;
 
-	/* The shared word keeps its key wherever it is mapped. */
+	/* A shared word has the same key wherever it is mapped. */
 	waiter_start(&w);
 	moved = mremap(self->shared, self->page, self->page, MREMAP_MAYMOVE | MREMAP_FIXED, place);
 	ASSERT_EQ(place, moved);
 	EXPECT_EQ(1, mw_notify(self->fd, moved, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 
-	/* The private one is left behind, as with futex. */
+	/* A private word is left behind at its old address, as with futex(2). */
 	w.addr = private_page(self->page);
 	place = private_page(self->page);
 	waiter_start(&w);
@@ -409,7 +412,7 @@ MEMWAIT_TEST(R11_mremap_under_a_wait)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
 
-MEMWAIT_TEST(R11_truncate_under_a_wait)
+MEMWAIT_TEST(R11_truncate_during_a_wait)
 {
 	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER, .flags = U32 };
 	struct area area;
@@ -418,7 +421,9 @@ MEMWAIT_TEST(R11_truncate_under_a_wait)
 	w.addr = area.a;
 	waiter_start(&w);
 	EXPECT_EQ(0, ftruncate(area.file, 0));
-	/* Nothing is there to read, so nobody can begin to wait; the waiter is there still. */
+	/*
+	 * There is nothing left to read, so no new wait can begin, but the waiter is still there.
+	 */
 	EXPECT_EQ(-EFAULT, mw_wait(self->fd, area.b, 0, 0, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, area.b, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
@@ -430,7 +435,7 @@ struct execer {
 	uint32_t *word;
 };
 
-static void *wait_for_ever(void *arg)
+static void *wait_forever(void *arg)
 {
 	struct execer *e = arg;
 
@@ -438,7 +443,7 @@ static void *wait_for_ever(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R11_exec_under_a_wait)
+MEMWAIT_TEST(R11_exec_during_a_wait)
 {
 	struct execer e = { .fd = self->fd, .word = self->shared };
 	pid_t pid = fork_child();
@@ -448,7 +453,7 @@ MEMWAIT_TEST(R11_exec_under_a_wait)
 		char *const argv[] = { "/proc/self/exe", "--no-such-option", NULL };
 		int null = open("/dev/null", O_WRONLY);
 
-		pthread_create(&thread, NULL, wait_for_ever, &e);
+		pthread_create(&thread, NULL, wait_forever, &e);
 		await_waiters(self->fd, self->shared, U32, 1);
 		dup2(null, 1);
 		dup2(null, 2);
@@ -459,7 +464,7 @@ MEMWAIT_TEST(R11_exec_under_a_wait)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
 }
 
-MEMWAIT_TEST(R11_exit_under_a_wait)
+MEMWAIT_TEST(R11_exit_during_a_wait)
 {
 	struct execer e = { .fd = self->fd, .word = self->shared };
 	pid_t pid = fork_child();
@@ -469,7 +474,7 @@ MEMWAIT_TEST(R11_exit_under_a_wait)
 		int i;
 
 		for (i = 0; i < 4; i++)
-			pthread_create(&thread, NULL, wait_for_ever, &e);
+			pthread_create(&thread, NULL, wait_forever, &e);
 		await_waiters(self->fd, self->shared, U32, 4);
 		_exit(0);
 	}

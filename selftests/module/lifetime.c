@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What outlives what: contexts, processes, words, and notifies that nobody has read (R25). */
+/* R25: lifetimes of contexts, processes and words, and notifies whose completions were not read. */
 #include "async_test.h"
 #include <linux/io_uring.h>
 #include <sys/un.h>
 
 #define FOREVER	MEMWAIT_FOREVER
 
-MEMWAIT_TEST(R25_close_ends_pending_waits_and_wakes_nobody)
+MEMWAIT_TEST(R25_close_ends_pending_waits_without_waking_any_waiter)
 {
 	int fd = memwait_open(O_NONBLOCK), i;
 
@@ -23,7 +23,7 @@ MEMWAIT_TEST(R25_close_ends_pending_waits_and_wakes_nobody)
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 }
 
-/* Two completions with OK that are not read; two others wait behind. */
+/* Arms n waits and completes them with OK, without reading the completions. */
 static void arm_and_complete(struct __test_metadata *_metadata, int fd, uint32_t *word, int n)
 {
 	int i;
@@ -33,7 +33,7 @@ static void arm_and_complete(struct __test_metadata *_metadata, int fd, uint32_t
 	EXPECT_EQ(n, mw_notify(fd, word, n, U32));
 }
 
-MEMWAIT_TEST(R25_unread_oks_go_on_to_the_next_waiters)
+MEMWAIT_TEST(R25_unread_oks_are_passed_on_to_the_next_waiters)
 {
 	struct waiter w = { .fd = self->fd, .deadline = FOREVER, .flags = U32 };
 	uint32_t *words[] = { self->word, self->shared };
@@ -60,7 +60,7 @@ MEMWAIT_TEST(R25_unread_oks_go_on_to_the_next_waiters)
 	}
 }
 
-MEMWAIT_TEST(R25_each_goes_on_to_its_own_word)
+MEMWAIT_TEST(R25_each_notify_is_passed_on_at_its_own_word)
 {
 	int fd = memwait_open(O_NONBLOCK), i;
 	struct memwait_completion done[8];
@@ -77,7 +77,7 @@ MEMWAIT_TEST(R25_each_goes_on_to_its_own_word)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 9, U32));
 }
 
-MEMWAIT_TEST(R25_what_was_read_does_not_go_on)
+MEMWAIT_TEST(R25_read_completions_are_not_passed_on)
 {
 	struct memwait_completion done[4];
 	int fd = memwait_open(O_NONBLOCK);
@@ -91,7 +91,7 @@ MEMWAIT_TEST(R25_what_was_read_does_not_go_on)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
 }
 
-MEMWAIT_TEST(R25_unread_time_outs_do_not_go_on)
+MEMWAIT_TEST(R25_unread_timeouts_are_not_passed_on)
 {
 	int fd = memwait_open(O_NONBLOCK);
 
@@ -103,8 +103,10 @@ MEMWAIT_TEST(R25_unread_time_outs_do_not_go_on)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
 }
 
-/* Nor those that a notify has passed over, which are completions already. */
-MEMWAIT_TEST(R25_what_a_notify_has_found_overdue_does_not_go_on)
+/*
+ * Nor is anything passed on for waits that a notify found overdue, which are completions already.
+ */
+MEMWAIT_TEST(R25_overdue_waits_found_by_a_notify_pass_nothing_on)
 {
 	int fd = memwait_open(O_NONBLOCK);
 
@@ -122,19 +124,21 @@ MEMWAIT_TEST(R25_what_a_notify_has_found_overdue_does_not_go_on)
 	EXPECT_COMPLETION(self->fd, 3, MEMWAIT_OK);
 }
 
-MEMWAIT_TEST(R25_not_to_a_pending_wait_of_the_closing_context)
+MEMWAIT_TEST(R25_nothing_is_passed_on_to_the_closing_context_itself)
 {
 	int fd = memwait_open(O_NONBLOCK);
 
 	arm_and_complete(_metadata, fd, self->shared, 1);
-	/* Older than the other context's, but it is closed too. */
+	/*
+	 * This wait is older than that of the other context, but its context is being closed too.
+	 */
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared, 5));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 6));
 	close(fd);
 	EXPECT_COMPLETION(self->fd, 6, MEMWAIT_OK);
 }
 
-MEMWAIT_TEST(R25_goes_on_as_often_as_needed)
+MEMWAIT_TEST(R25_a_notify_is_passed_on_repeatedly)
 {
 	int fds[10], i;
 
@@ -152,7 +156,7 @@ MEMWAIT_TEST(R25_goes_on_as_often_as_needed)
 	EXPECT_COMPLETION(self->fd, 77, MEMWAIT_OK);
 }
 
-MEMWAIT_TEST(R25_a_killed_process_swallows_no_notify)
+MEMWAIT_TEST(R25_a_killed_process_loses_no_notify)
 {
 	int i;
 
@@ -175,7 +179,7 @@ MEMWAIT_TEST(R25_a_killed_process_swallows_no_notify)
 	}
 }
 
-MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
+MEMWAIT_TEST(R22_a_context_is_inherited_over_fork)
 {
 	struct memwait_completion done[2];
 	pid_t pid;
@@ -185,7 +189,10 @@ MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	pid = fork_child();
 	if (!pid) {
-		/* The parent's completion is the child's to read, its private words are not. */
+		/*
+		 * The child can read the parent's completion, but cannot notify the parent's
+		 * private words.
+		 */
 		if (mw_read(self->fd, done, 2) != 1 || done[0].user_data != 1)
 			_exit(1);
 		if (mw_notify(self->fd, self->word + 1, 1, U32))
@@ -194,7 +201,7 @@ MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
 	}
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 2));
-	/* The child's exit was not the last close. */
+	/* The exit of the child did not close the context. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
 	EXPECT_EQ(1, mw_read(self->fd, done, 2));
 	EXPECT_EQ(2, done[0].user_data);
@@ -217,7 +224,10 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 	fd = receive_fd(sockets[0], NULL);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, child_status(pid));
-	/* Its submitter is gone. The shared word is there; the private one is nobody's. */
+	/*
+	 * The submitter is gone. The shared word still exists; the private word belongs to no
+	 * process.
+	 */
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	EXPECT_TRUE(mw_readable(fd));
@@ -237,9 +247,9 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_time_out)
 	EXPECT_COMPLETION(self->fd, 6, MEMWAIT_TIMED_OUT);
 }
 
-MEMWAIT_TEST(R11_exec_with_a_context_that_is_kept)
+MEMWAIT_TEST(R11_exec_with_an_inherited_context)
 {
-	int fd = open("/dev/memwait", O_RDWR | O_NONBLOCK);	/* no O_CLOEXEC */
+	int fd = open("/dev/memwait", O_RDWR | O_NONBLOCK);	/* without O_CLOEXEC */
 	pid_t pid;
 
 	ASSERT_LE(0, fd);
@@ -261,7 +271,7 @@ MEMWAIT_TEST(R11_exec_with_a_context_that_is_kept)
 	close(fd);
 }
 
-/* Closes and unmaps a context, another one that waits on the same word, the file, its mapping. */
+/* Closes two contexts that wait on one word, and the file, and unmaps the word, in every order. */
 MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 {
 	int order[4], round, i;
@@ -304,12 +314,12 @@ MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 	}
 }
 
-MEMWAIT_TEST(R25_goes_on_in_the_order_of_completion)
+MEMWAIT_TEST(R25_notifies_are_passed_on_in_the_order_of_completion)
 {
 	struct memwait_completion done[4];
 	int fd = memwait_open(O_NONBLOCK), i;
 
-	/* Private words, completed in another order than they are waited for then. */
+	/* Private words, completed in another order than the next waits are armed in. */
 	arm_and_complete(_metadata, fd, self->word + 1, 1);
 	arm_and_complete(_metadata, fd, self->word, 1);
 	arm_and_complete(_metadata, fd, self->word + 2, 1);
@@ -351,7 +361,10 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 1));
 	pid = fork_child();
 	if (!pid) {
-		/* In the sender's context, but of the receiver's memory: the submitter's key. */
+		/*
+		 * In the sender's context, with the receiver's memory: the key is that of the
+		 * submitter.
+		 */
 		fd = receive_fd(sockets[1], NULL);
 		if (mw_arm(fd, word, 2) != MEMWAIT_PENDING || mw_waiters(fd, word, U32) != 1)
 			_exit(1);
@@ -361,7 +374,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 			_exit(3);
 		_exit(0);
 	}
-	/* Not the fixture's, which the child has anyway. */
+	/* Not the context of the fixture, which the child inherits anyway. */
 	fd_of_child = open_device(O_NONBLOCK);
 	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child, 0));
 	EXPECT_EQ(0, child_status(pid));
@@ -374,7 +387,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	close(sockets[1]);
 }
 
-MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
+MEMWAIT_TEST(R25_a_context_that_was_never_received_is_closed)
 {
 	int sockets[2], fd = memwait_open(O_NONBLOCK);
 
@@ -385,7 +398,7 @@ MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
 	ASSERT_EQ(0, send_fd(sockets[0], fd, 0));
 	close(fd);
 	close(sockets[0]);
-	/* On its way it lives. */
+	/* The context exists while it is in transit. */
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
 	close(sockets[1]);
@@ -394,17 +407,17 @@ MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
 }
 
-/* A kernel thread closes a context, and may not be through with that. */
+/* Waits until a kernel thread has finished closing a context. */
 static void await_closed(int fd, uint64_t user_waits)
 {
 	spin_until(mw_user_waits(fd) == user_waits);
 }
 
-MEMWAIT_TEST(R25_sockets_in_a_circle_swallow_no_notify)
+MEMWAIT_TEST(R25_sockets_in_a_cycle_lose_no_notify)
 {
 	int sockets[2], fd = memwait_open(O_NONBLOCK);
 
-	/* Only the kernel's search for such circles closes the context, at a later close. */
+	/* Only the garbage collector of Unix sockets closes the context, at a later close. */
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	arm_and_complete(_metadata, fd, self->shared, 1);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 2));
@@ -444,7 +457,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 	EXPECT_EQ(2, mw_fdinfo(self->fd, "pending"));
 	EXPECT_COMPLETION(self->fd, 5, MEMWAIT_OK);
 
-	/* No process that comes after it has its words, though it may get its place in memory. */
+	/* No later process has these words, even if its mm is at the same place in memory. */
 	for (i = 0; i < 100; i++) {
 		pid = run_in_child(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ?:
 				   mw_notify(self->fd, self->word, MEMWAIT_ALL,
@@ -456,7 +469,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "pending"));
 }
 
-MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
+MEMWAIT_TEST(R11_private_words_are_unreachable_after_exec)
 {
 	struct memwait_completion done;
 	int status;
@@ -481,7 +494,7 @@ MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R11_no_stranger_meets_a_word_whose_file_is_closed)
+MEMWAIT_TEST(R11_no_other_file_gets_the_key_of_a_closed_file)
 {
 	int i, file = new_file(self->page);
 	uint32_t *word;
@@ -491,7 +504,7 @@ MEMWAIT_TEST(R11_no_stranger_meets_a_word_whose_file_is_closed)
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, &id));
 	munmap(word, self->page);
 	close(file);
-	/* If its inode were freed, one of these would get its place. */
+	/* If the inode had been freed, a new file would probably reuse it. */
 	for (i = 0; i < 500; i++) {
 		file = new_file(self->page);
 		word = map_shared(file, self->page);
@@ -502,7 +515,7 @@ MEMWAIT_TEST(R11_no_stranger_meets_a_word_whose_file_is_closed)
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 }
 
-MEMWAIT_TEST(R11_munmap_under_a_pending_wait)
+MEMWAIT_TEST(R11_munmap_during_a_pending_wait)
 {
 	uint32_t *word = private_page(self->page);
 	struct memwait_completion done;
@@ -513,7 +526,7 @@ MEMWAIT_TEST(R11_munmap_under_a_pending_wait)
 	ASSERT_EQ(0, munmap(word, self->page));
 	EXPECT_EQ(-EFAULT, mw_notify(self->fd, word, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32 | MEMWAIT_PRIVATE));
-	/* The deadline may have been first. */
+	/* The deadline may have expired first. */
 	for (seen = 0; seen != 3; seen |= done.user_data) {
 		spin_until(mw_readable(self->fd));
 		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
@@ -556,8 +569,8 @@ static void *notify_once_a_round(void *arg)
 }
 
 /*
- * One notify against one close, with waits of the closing context in front and one of another
- * behind. Whatever comes first, the one behind gets it: the notify is its own, or passed on.
+ * One notify races with one close. Waits of the closing context are in front, and a wait of another
+ * context is behind. In either order the latter gets the notify, directly or passed on.
  */
 MEMWAIT_TEST(R25_a_notify_that_races_with_close_is_not_lost)
 {
@@ -603,7 +616,7 @@ static void *arm_once_a_round(void *arg)
 	return NULL;
 }
 
-/* The wait is armed in the context before it is closed, or not at all. */
+/* The wait is armed before the context is closed, or not at all. */
 MEMWAIT_TEST(R25_close_races_with_arming)
 {
 	pthread_barrier_t barrier;
@@ -639,8 +652,11 @@ static void *arm_and_close(void *arg)
 	return NULL;
 }
 
-/* A process that arms, closes and never reads is killed at any point: whoever waits gets it all. */
-MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
+/*
+ * A process that arms, closes and never reads is killed at any point: another waiter gets all the
+ * notifies.
+ */
+MEMWAIT_TEST(R25_a_process_killed_at_any_point_loses_no_notify)
 {
 	struct memwait_completion done[64];
 	struct racer r = { .word = self->shared };
@@ -673,8 +689,10 @@ MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
 	}
 }
 
-/* Killed while it sleeps in read(2): what comes then is not for it. */
-MEMWAIT_TEST(R25_a_reader_that_is_killed_swallows_no_notify)
+/*
+ * The process is killed while it sleeps in read(2): it must not consume a notify that comes then.
+ */
+MEMWAIT_TEST(R25_a_reader_that_is_killed_loses_no_notify)
 {
 	struct memwait_completion done;
 	int *ready = (int *)(self->shared + 64);
@@ -698,7 +716,10 @@ MEMWAIT_TEST(R25_a_reader_that_is_killed_swallows_no_notify)
 		kill(pid, SIGKILL);
 		ASSERT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 		ret = child_status(pid);
-		/* It was dead before, or it was not and has handed on what it could not see. */
+		/*
+		 * The process was dead before the notify, or it passed on the notify that it could
+		 * not see.
+		 */
 		ASSERT_EQ(128 + SIGKILL, ret);
 		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 		passed_on++;

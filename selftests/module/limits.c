@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R24, R31: who pays for a pending wait, and what happens at the limit. */
+/* R24, R31: which user is charged for a pending wait, and what happens at the limit. */
 #include "limits_test.h"
 #include "several_test.h"
 
@@ -18,12 +18,12 @@ LIMITS_TEST(R24_beyond_the_limit_is_enospc)
 		EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, &id));
 	EXPECT_EQ(0, id);
 	EXPECT_EQ(10, mw_waiters(self->fd, self->word, U32));
-	/* What needs no wait needs no place. */
+	/* An entry that does not wait needs no room. */
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_async(self->fd, self->word, 1, MEMWAIT_FOREVER, U32, 0,
 					      NULL));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_async(self->fd, self->word, 0, 0, U32, 0, NULL));
 
-	/* A cancelled wait makes room. A completed one does when it is read. */
+	/* A cancelled wait makes room immediately, a completed wait when it is read. */
 	EXPECT_EQ(0, mw_cancel(self->fd, ids[3]));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 10));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
@@ -57,7 +57,7 @@ LIMITS_TEST(R24_a_batch_is_cut_at_the_limit)
 	EXPECT_EQ(-ENOSPC, e[0].result);
 }
 
-LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
+LIMITS_TEST(R24_the_limit_applies_per_user_not_per_context)
 {
 	int other = memwait_open(O_NONBLOCK);
 	pid_t pid;
@@ -79,7 +79,7 @@ LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
 			_exit(2);
 		if (mw_arm(fd, self->word, 0) != MEMWAIT_PENDING)
 			_exit(3);
-		/* A context that somebody else opened is at the opener's charge. */
+		/* Waits in a context are charged to the user that opened it. */
 		if (mw_arm(other, self->word, 0) != -ENOSPC)
 			_exit(4);
 		_exit(0);
@@ -89,7 +89,7 @@ LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
 	close(other);
 }
 
-LIMITS_TEST(R24_a_lower_limit_leaves_what_exists)
+LIMITS_TEST(R24_a_lower_limit_does_not_end_existing_waits)
 {
 	struct memwait_completion done[4];
 	int i;
@@ -100,7 +100,7 @@ LIMITS_TEST(R24_a_lower_limit_leaves_what_exists)
 	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(4, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(4, mw_read(self->fd, done, 4));
-	/* Threads are not counted. */
+	/* Waits of threads are not counted. */
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, self->word, 0, in_ms(1), U32));
 }
 
@@ -120,7 +120,10 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 	for (i = 0; i < MANY; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[i], i));
 	after = read_number(CGROUP "/memory.current");
-	/* A wait and its queue, 430 bytes of a kernel that checks locks; less would be neither. */
+	/*
+	 * A wait and its queue take up to 430 bytes with lock debugging; below 120 one is not
+	 * charged.
+	 */
 	EXPECT_LT(before + MANY * 120L, after);
 	EXPECT_GT(before + MANY * 500L, after);
 	close(self->fd);
@@ -135,7 +138,7 @@ static long charged(void)
 
 #define FILES	4000
 
-/* Opens many files. Returns by how much the charge has risen, or -1. */
+/* Opens many files. Returns the increase of the charge, or -1. */
 static long open_many(const char *path, int *fds)
 {
 	long before = charged();
@@ -157,7 +160,7 @@ static void close_many(const int *fds)
 		close(fds[i]);
 }
 
-/* Contexts, by what they cost more than other files, and ids. */
+/* Contexts (their cost in excess of other files) and ids are charged. */
 LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
 {
 	struct rlimit many = { FILES + 100, FILES + 100 };
@@ -170,7 +173,7 @@ LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", FILES + 100));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_owners", FILES + 100));
-	/* Each processor charges ahead. */
+	/* Each processor charges ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
 	others = open_many("/dev/null", fds);
@@ -205,7 +208,7 @@ struct interrupted {
 	int results[2];
 };
 
-/* Has used its stack before it leaves what is measured. */
+/* Uses its stack before the measured part begins. */
 static void *be_interrupted_twice(void *arg)
 {
 	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
@@ -222,7 +225,7 @@ static void *be_interrupted_twice(void *arg)
 	return NULL;
 }
 
-LIMITS_TEST(R31_places_are_charged_to_the_memory_cgroup)
+LIMITS_TEST(R31_positions_are_charged_to_the_memory_cgroup)
 {
 	static struct interrupted t[THREADS];
 	long before = 0, after = 0;
@@ -251,7 +254,7 @@ LIMITS_TEST(R31_places_are_charged_to_the_memory_cgroup)
 		after = charged();
 		pthread_barrier_wait(&barrier);
 	}
-	TH_LOG("%ld bytes for each place", (after - before) / THREADS);
+	TH_LOG("%ld bytes for each queue position", (after - before) / THREADS);
 	EXPECT_LT(before + THREADS * MEMWAIT_GROUP_MAX * 20L, after);
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(t[i].thread, NULL);
@@ -262,10 +265,13 @@ LIMITS_TEST(R31_places_are_charged_to_the_memory_cgroup)
 }
 
 #define LEFT		4000
-#define TOGETHER	64	/* waits that are armed one after the other; the first is left */
+#define TOGETHER	64	/* waits that are armed in one call; the first one stays */
 
-/* Who takes most of his waits back may have as many new ones: the others are to cost no more. */
-LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
+/*
+ * A user that cancels most waits may arm as many new ones; the cancelled waits must not cost
+ * memory.
+ */
+LIMITS_TEST(R31_a_remaining_wait_holds_no_memory_of_cancelled_waits)
 {
 	const int left = LOAD(LEFT, LEFT / 16);
 	static struct memwait_async entries[TOGETHER];
@@ -281,7 +287,7 @@ LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
 		entries[j].wait = (struct memwait_wait) { .addr = (uintptr_t)self->word,
 							  .deadline = MEMWAIT_FOREVER,
 							  .flags = U32 };
-	/* Each processor charges ahead. */
+	/* Each processor charges ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
 	before = read_number(CGROUP "/memory.current");
@@ -296,8 +302,8 @@ LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
 	}
 	after = read_number(CGROUP "/memory.current");
 	EXPECT_EQ(left, mw_waiters(self->fd, self->word, U32));
-	TH_LOG("%ld bytes for each that is left", (after - before) / left);
-	/* With what the context keeps to use again, and the pages that are charged ahead. */
+	TH_LOG("%ld bytes for each remaining wait", (after - before) / left);
+	/* Includes what the context caches for reuse and the pages that are charged ahead. */
 	EXPECT_GT(before + left * 450L + (256 << 10), after);
 	close(self->fd);
 	self->fd = memwait_open(O_NONBLOCK);
@@ -319,7 +325,9 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	snprintf(limit, sizeof(limit), "%ld", read_number(CGROUP "/memory.current") + (4 << 20));
 	max = open(CGROUP "/memory.max", O_WRONLY);
 	ASSERT_LE(0, max);
-	/* A fault at the limit would kill: touch now what is used then, errno too. */
+	/*
+	 * A page fault at the limit would kill: touch everything used later now, including errno.
+	 */
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 4));
 	EXPECT_EQ(0, mw_notify(self->fd, &words[0], 1, U32));
 	EXPECT_EQ(-EFAULT, mw_arm(self->fd, NULL, 0));
@@ -376,7 +384,7 @@ LIMITS_TEST(R24_threads_cannot_race_past_the_limit)
 	for (i = 0; i < 4; i++) {
 		a[i].fd = i % 2 ? self->fd : memwait_open(O_NONBLOCK);
 		a[i].word = self->word;
-		/* So each of the three contexts has a pin. */
+		/* Therefore each of the three contexts has a pin. */
 		if (i < 3)
 			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(a[i].fd, self->word, 0));
 	}
@@ -396,7 +404,7 @@ LIMITS_TEST(R24_threads_cannot_race_past_the_limit)
 		  mw_user_waits(self->fd));
 }
 
-LIMITS_TEST(R24_a_time_out_is_counted_until_it_is_read)
+LIMITS_TEST(R24_a_timeout_is_counted_until_it_is_read)
 {
 	struct memwait_completion done;
 
@@ -420,12 +428,12 @@ LIMITS_TEST(R24_an_entry_that_fails_is_not_counted)
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
 
-/* Subordinate users, as newuidmap(1) maps them: the first is 0 in the namespace. */
+/* A subordinate user id, as newuidmap(1) maps it: user 0 in the namespace. */
 #define SUBORDINATE	100000
 
 /*
- * Enters a user namespace of its own, whose map the parent writes, and becomes the first user
- * there. If there are none, exits with 77.
+ * Enters a new user namespace, whose maps the parent writes, and becomes user 0 there. Exits with
+ * 77 if this is not possible.
  */
 static void enter_namespace(int parent)
 {
@@ -453,9 +461,9 @@ static pid_t fork_into_namespace(int *parent)
 		return 0;
 	}
 	close(ends[1]);
-	/* If the child has ended, its status tells why. */
+	/* If the child has ended, its status says why. */
 	if (read(ends[0], &c, 1) == 1) {
-		/* Who has no group there can make no namespace within it. */
+		/* A process without a group there could not create a nested namespace. */
 		snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
 		if (write_file(path, "0 0 65536"))
 			kill(pid, SIGKILL);
@@ -469,7 +477,7 @@ static pid_t fork_into_namespace(int *parent)
 	return pid;
 }
 
-/* Arms up to n waits, in a context that stays open. Returns how many could be armed. */
+/* Arms up to n waits, in a context that stays open. Returns how many were armed. */
 static int arm_some(uint32_t *word, int n)
 {
 	int fd = memwait_open(0), i;
@@ -480,7 +488,7 @@ static int arm_some(uint32_t *word, int n)
 	return i;
 }
 
-/* A user has the users of his user namespaces for himself: they are no others. */
+/* All users of the user namespaces that a user creates count as that user. */
 LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 {
 	int parent, ret;
@@ -495,7 +503,7 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 		CHECK(arm_some(self->word, 5) == 5);
 		CHECK(!setresuid(1, 1, 1));
 		CHECK(arm_some(self->word, 6) == 5);
-		/* Of those within one another the outermost counts. */
+		/* With nested namespaces the outermost one counts. */
 		CHECK(!unshare(CLONE_NEWUSER));
 		CHECK(arm_some(self->word, 1) == 0);
 		_exit(0);
@@ -506,8 +514,8 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 	EXPECT_EQ(0, ret);
 }
 
-/* Those of a namespace that root has made are users whom root has made. */
-LIMITS_TEST(R31_users_of_a_namespace_of_root_have_limits_of_their_own)
+/* Users of a namespace that root has created count as separate users. */
+LIMITS_TEST(R31_users_of_a_namespace_of_root_have_separate_limits)
 {
 	int parent, ret;
 	pid_t pid;

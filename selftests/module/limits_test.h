@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Helpers for tests of the limits: setting the module's limit, memory cgroups. */
+/* Helpers for tests of limits: the limit of the module, memory cgroups. */
 #ifndef LIMITS_TEST_H
 #define LIMITS_TEST_H
 
@@ -10,14 +10,14 @@
 #define PARAMETERS	"/sys/module/memwait/parameters/"
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
 
-/* A user that nothing but the test runs as. */
+/* A user id that only the tests use. */
 #define NOBODY		65534
 
 static inline void become_nobody(void)
 {
 	if (setgid(NOBODY) || setuid(NOBODY))
 		_exit(99);
-	prctl(PR_SET_DUMPABLE, 1);	/* keeps /proc/self its own */
+	prctl(PR_SET_DUMPABLE, 1);	/* so that /proc/self still belongs to the process */
 }
 
 /* A check in a child, which exits if it fails. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * For tests of many threads, waits or words: their numbers are printed.
- */
+/* For tests with many threads, waits or words, which print measurements. */
 #ifndef LOAD_TEST_H
 #define LOAD_TEST_H
 
@@ -13,7 +11,7 @@ static inline double seconds_since(uint64_t start)
 	return (double)(now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_SEC;
 }
 
-/* A line of /proc/meminfo, in bytes. */
+/* The value of a line of /proc/meminfo, in bytes. */
 static inline long memory_of(const char *name)
 {
 	return read_number_of("/proc/meminfo", name) * 1024;

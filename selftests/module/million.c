@@ -3,8 +3,8 @@
 #include "load_test.h"
 
 /*
- * A million pending waits. Wait i is of context i % CONTEXTS; the first of them are all on word 0,
- * wait i else on word i. Every other one of a context has a deadline that is far away.
+ * Wait i belongs to context i % CONTEXTS. The first waits are all on word 0, any other wait i is on
+ * word i. Half of the waits of each context have a deadline far in the future.
  */
 #define CONTEXTS	100
 #define BATCH		500
@@ -13,10 +13,10 @@ enum { ARMED, NOTIFIED, GONE };
 
 struct many {
 	int fds[CONTEXTS];	/* -1: closed */
-	int n, crowded;		/* waits, and how many of them are on word 0 */
+	int n, on_word_0;	/* waits, and how many of them are on word 0 */
 	uint32_t *words;
 	uint64_t *ids;
-	uint32_t *when;		/* notified as the how-manieth */
+	uint32_t *when;		/* ordinal number of the notify */
 	uint8_t *state;
 	uint32_t notifies;
 	int pending[CONTEXTS];
@@ -38,7 +38,7 @@ static int arm_context(struct many *m, int context, uint64_t deadline)
 		memset(entries, 0, sizeof(entries));
 		for (nr = 0; nr < BATCH && i + nr * CONTEXTS < m->n; nr++) {
 			j = i + nr * CONTEXTS;
-			entries[nr].wait.addr = (uintptr_t)&m->words[j < m->crowded ? 0 : j];
+			entries[nr].wait.addr = (uintptr_t)&m->words[j < m->on_word_0 ? 0 : j];
 			entries[nr].wait.deadline = nr % 2 ? deadline + j : FOREVER;
 			entries[nr].wait.flags = U32;
 			entries[nr].user_data = j;
@@ -62,18 +62,18 @@ static void notified(struct many *m, int i)
 	m->pending[context_of(i)]--;
 }
 
-/* A wait that is pending, and alone on its word. */
+/* Returns a pending wait that is alone on its word. */
 static int pick(struct many *m)
 {
 	int i;
 
 	do {
-		i = m->crowded + next_random(&m->random) % (m->n - m->crowded);
+		i = m->on_word_0 + next_random(&m->random) % (m->n - m->on_word_0);
 	} while (m->state[i] != ARMED);
 	return i;
 }
 
-/* Reads all that there is. Each must have been notified, comes once, and in order (R20). */
+/* Reads all completions. Each wait must have been notified, appear once, and be in order (R20). */
 static int read_context(struct many *m, int context, int *wrong)
 {
 	struct memwait_completion done[256];
@@ -99,7 +99,7 @@ static int read_context(struct many *m, int context, int *wrong)
 	return total;
 }
 
-/* What the contexts themselves count. */
+/* The sum of the counts that the contexts report. */
 static long sum_of_contexts(struct many *m, const char *name)
 {
 	long sum = 0;
@@ -121,7 +121,7 @@ static int sum_pending(struct many *m)
 	return sum;
 }
 
-/* Notifies what is left, each word once, and word 0 until it has no waiters. */
+/* Notifies the remaining waits: each word once, and word 0 until it has no waiters. */
 static int notify_the_rest(struct many *m, int fd, int *wrong)
 {
 	static struct memwait_notify notifies[BATCH];
@@ -130,12 +130,12 @@ static int notify_the_rest(struct many *m, int fd, int *wrong)
 
 	/* In the order of arming. */
 	for (c = 0; c < CONTEXTS; c++) {
-		for (i = c; i < m->crowded; i += CONTEXTS) {
+		for (i = c; i < m->on_word_0; i += CONTEXTS) {
 			if (m->state[i] == ARMED)
 				notified(m, i);
 		}
 	}
-	for (i = m->crowded; i < m->n; i += nr) {
+	for (i = m->on_word_0; i < m->n; i += nr) {
 		nr = m->n - i < BATCH ? m->n - i : BATCH;
 		for (j = 0; j < nr; j++) {
 			notifies[j].addr = (uintptr_t)&m->words[i + j];
@@ -162,7 +162,7 @@ TEST_F_TIMEOUT(limits, R24_a_million_pending_waits, 600)
 	long slab = memory_of("Slab");
 
 	some = m.n / 100;
-	m.crowded = some;
+	m.on_word_0 = some;
 	m.words = private_page(m.n * sizeof(*m.words));
 	m.ids = calloc(m.n, sizeof(*m.ids));
 	m.when = calloc(m.n, sizeof(*m.when));
@@ -177,12 +177,12 @@ TEST_F_TIMEOUT(limits, R24_a_million_pending_waits, 600)
 		ASSERT_EQ(self->user_waits + (uint64_t)(c + 1) * (m.n / CONTEXTS + PIN_WAITS),
 			  mw_user_waits(self->fd));
 	}
-	TH_LOG("%d waits in %d contexts, %d on one word: armed in %.1f s", m.n, CONTEXTS, m.crowded,
-	       seconds_since(start));
-	TH_LOG("%ld bytes of slabs each, %ld MB are left", (memory_of("Slab") - slab) / m.n,
-	       memory_of("MemAvailable") >> 20);
+	TH_LOG("%d waits in %d contexts, %d on one word: armed in %.1f s", m.n, CONTEXTS,
+	       m.on_word_0, seconds_since(start));
+	TH_LOG("%ld bytes of slabs for each wait, %ld MB are available",
+	       (memory_of("Slab") - slab) / m.n, memory_of("MemAvailable") >> 20);
 	EXPECT_EQ(m.n, sum_of_contexts(&m, "pending"));
-	EXPECT_EQ(m.crowded, mw_waiters(self->fd, m.words, U32));
+	EXPECT_EQ(m.on_word_0, mw_waiters(self->fd, m.words, U32));
 	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 
 	start = now_ns(CLOCK_MONOTONIC);
@@ -193,11 +193,11 @@ TEST_F_TIMEOUT(limits, R24_a_million_pending_waits, 600)
 		ASSERT_EQ(0, mw_notify(self->fd, &m.words[one], MEMWAIT_ALL, U32));
 		notified(&m, one);
 	}
-	/* Of the one word, the waits of the first contexts are the oldest. */
+	/* The oldest waits on word 0 are those of the first contexts. */
 	ASSERT_EQ(some / 10, mw_notify(self->fd, m.words, some / 10, U32));
-	ASSERT_EQ(m.crowded - some / 10, mw_waiters(self->fd, m.words, U32));
+	ASSERT_EQ(m.on_word_0 - some / 10, mw_waiters(self->fd, m.words, U32));
 	for (c = 0; c < CONTEXTS / 10; c++) {
-		for (i = c; i < m.crowded; i += CONTEXTS)
+		for (i = c; i < m.on_word_0; i += CONTEXTS)
 			notified(&m, i);
 	}
 	sum = some + some / 10;

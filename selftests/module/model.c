@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R5, R12, R16 to R20, R23, R25: random calls, of those that do not block, do exactly what a simple
- * model says: a list of waiters for each word, oldest first. Async waits, single ones and groups,
- * fill the lists; words are private or shared, seen at two addresses, and of all sizes.
+ * R5, R12, R16 to R20, R23, R25: random non-blocking calls have exactly the results of a simple
+ * model, which has a list of waiters for each word, oldest first. Single and group async waits fill
+ * the lists. Words are private or shared, mapped at two addresses, and of all sizes.
  *
- * The steps are made up beforehand, in episodes that begin with nothing; what a step names exists
- * whatever came before. So when module and model differ, steps can be left out as long as they
- * still differ, and the few that remain are printed.
+ * The steps are generated in advance, in episodes that begin with an empty state. Whatever a step
+ * refers to exists regardless of the steps before. When the module and the model differ, steps can
+ * therefore be removed as long as a difference remains, and the remaining few are printed.
  *
- * MEMWAIT_MODEL_SEED and MEMWAIT_MODEL_STEPS set seed and length.
+ * MEMWAIT_MODEL_SEED and MEMWAIT_MODEL_STEPS set the seed and the number of steps.
  */
 #include "model_test.h"
 
-/* What goes to the module. */
+/* Arguments for the module. */
 
 static uintptr_t address(struct model *m, const struct entry *e)
 {
@@ -24,7 +24,7 @@ static uint32_t flags(const struct entry *e)
 	return e->flags | (e->bad ? UNKNOWN_FLAG : 0);
 }
 
-/* What is beyond the word's size is not zero, and must not matter. */
+/* The bits beyond the word's size are not zero and must not matter. */
 static uint64_t expected(struct model *m, const struct entry *e)
 {
 	int size = 1 << (e->flags & MEMWAIT_SIZE_MASK);
@@ -55,7 +55,7 @@ static struct memwait_notify notify_of(struct model *m, const struct entry *e)
 	};
 }
 
-/* The words of a group, which stand in the entries from first on. */
+/* The words of a group, which are in the entries from @first on. */
 static void group_of(struct model *m, const struct step *s, int first, int nr,
 		     struct memwait_wait *waits, const struct entry **words)
 {
@@ -66,7 +66,7 @@ static void group_of(struct model *m, const struct step *s, int first, int nr,
 	}
 }
 
-/* The steps. Deadlines of waits that would block are in the past. */
+/* The steps. Waits that would block have a deadline in the past. */
 
 static void step_wait(struct model *m, struct context *c, const struct step *s)
 {
@@ -183,7 +183,7 @@ static void step_waiters(struct model *m, struct context *c, const struct step *
 	      !s->bad && is_valid(e) ? queue_of(m, e)->nr : -EINVAL);
 }
 
-/* The flags are those of the first word, for both. */
+/* The flags of the first word apply to both words. */
 static void step_requeue(struct model *m, struct context *c, const struct step *s)
 {
 	const struct entry *e = &s->entries[0];
@@ -283,7 +283,7 @@ static void step_wait_async(struct model *m, struct context *c, const struct ste
 static void step_cancel(struct model *m, struct context *c, const struct step *s)
 {
 	struct memwait_cancel arg = { .reserved = s->bad };
-	int back = s->number % RECENT;	/* a recent one; its id may be one of another context */
+	int back = s->number % RECENT;	/* a recent wait; its id may belong to another context */
 	struct wait *w;
 	int ret;
 
@@ -360,7 +360,7 @@ static void step_look(struct model *m, struct context *c, const struct step *s)
 	check_same(m, "INFO", &info, &want, sizeof(info));
 }
 
-/* Stores through one mapping what will be compared through another. */
+/* Stores through one mapping a value that will be compared through another. */
 static void step_store(struct model *m, struct context *c, const struct step *s)
 {
 	const struct entry *e = &s->entries[0];
@@ -381,8 +381,8 @@ static void open_context(struct model *m, struct context *c)
 }
 
 /*
- * All leave, then what was not read is passed on in the order of the completions: those of a word
- * that follow each other together.
+ * First all waits leave their queues, then unread notifies are passed on in the order of the
+ * completions. Consecutive completions of one word are passed on together.
  */
 static void close_context(struct model *m, struct context *c)
 {
@@ -403,7 +403,7 @@ static void close_context(struct model *m, struct context *c)
 	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++) {
 		struct queue *queue = c->completed[i]->queue;
 
-		/* Of those that have timed out there is none. */
+		/* NULL for a wait that has timed out. */
 		if (!queue)
 			continue;
 		if (last && last != queue) {
@@ -425,10 +425,10 @@ static void step_reopen(struct model *m, struct context *c, const struct step *s
 
 static const struct kind {
 	const char *name;
-	int weight;			/* how often */
+	int weight;			/* relative frequency */
 	void (*step)(struct model *m, struct context *c, const struct step *s);
-	int words;			/* how many it has, or MANY */
-	bool counts;			/* with a count each */
+	int words;			/* number of words, or MANY */
+	bool counts;			/* each with a count */
 } kinds[] = {
 	{ "WAIT", 4, step_wait, 1, false },
 	{ "WAIT_ANY", 4, step_wait_any, 1, false },
@@ -445,7 +445,7 @@ static const struct kind {
 	{ "REOPEN", 2, step_reopen, 0, false },
 };
 
-/* Wakes and reads those that are left one by one, to see their order. */
+/* Wakes and reads the remaining waits one by one, to check their order. */
 static void empty_queues(struct model *m)
 {
 	struct step all = { .number = READ_SIZES - 1 };
@@ -472,7 +472,7 @@ static void empty_queues(struct model *m)
 	}
 }
 
-/* Returns how many steps it took to find a difference, or 0; it may be found after the last one. */
+/* Returns after how many steps there was a difference (it may show only at the end), or 0. */
 static int run(struct model *m, const struct step *steps, int nr)
 {
 	struct memwait_info info;
@@ -507,14 +507,14 @@ static int run(struct model *m, const struct step *steps, int nr)
 	}
 	for (i = 0; i < CONTEXTS; i++)
 		close_context(m, &m->contexts[i]);
-	check(m, "INFO in the end", mw_info(m->watch, &info), 0);
-	check_same(m, "INFO in the end", &info, &m->info, sizeof(info));
+	check(m, "INFO at the end", mw_info(m->watch, &info), 0);
+	check_same(m, "INFO at the end", &info, &m->info, sizeof(info));
 	return m->difference[0] ? done : 0;
 }
 
-/* Making up steps. */
+/* Generating steps. */
 
-/* Takes a number below n out of a random one. */
+/* Takes a number below n out of a random number. */
 static uint32_t take(uint64_t *bits, uint32_t n)
 {
 	uint32_t number = *bits % n;
@@ -523,7 +523,10 @@ static uint32_t take(uint64_t *bits, uint32_t n)
 	return number;
 }
 
-/* Few words, so that waiters meet; mostly valid and equal, as all words of a group must be. */
+/*
+ * Uses few words, so that waiters share them. Most words are valid and equal, because a group needs
+ * all of its words to be.
+ */
 static void make_entry(struct model *m, struct entry *e, uint64_t *random, int areas)
 {
 	static const uint32_t counts[] = { 0, 1, 1, 1, 1, 1, 2, 3, 4, 7, INT32_MAX, MEMWAIT_ALL };
@@ -576,7 +579,7 @@ static void make_steps(struct model *m, struct step *steps, uint64_t *random)
 	}
 }
 
-/* Making a sequence of steps short in which there is a difference. */
+/* Shortening a sequence of steps that produces a difference. */
 
 static int try_without(struct model *m, struct step *steps, int nr, int at, int count)
 {
@@ -592,13 +595,13 @@ static int try_without(struct model *m, struct step *steps, int nr, int at, int 
 	return done;
 }
 
-/* The how-manieth way to make a step simpler. Returns false if there are no more. */
+/* Applies the way-th simplification to a step. Returns false if there are no more. */
 static bool simplify(struct step *s, int way)
 {
 	int i = way / 3, nr = s->kind->words;
 	struct entry *e = &s->entries[i];
 
-	/* The words of a group may be any of them. */
+	/* The words of a group may be in any of the entries. */
 	if (nr == MANY || s->kind->step == step_wait_any)
 		nr = ENTRIES;
 	if (i == nr)
@@ -622,7 +625,7 @@ static bool simplify(struct step *s, int way)
 	return true;
 }
 
-/* Returns how many steps are left. */
+/* Returns how many steps remain. */
 static int shrink(struct model *m, struct step *steps, int nr)
 {
 	uint64_t end = m->mistake ? ~0ULL : in_ms(SECONDS * 1000);
@@ -630,7 +633,7 @@ static int shrink(struct model *m, struct step *steps, int nr)
 	bool again = true;
 
 	if (run(m, steps, nr) != nr)
-		return nr;		/* not the same every time */
+		return nr;		/* not reproducible */
 	while (again && nr && in_ms(0) < end) {
 		again = false;
 		for (chunk = nr; chunk; chunk /= 2) {
@@ -653,14 +656,14 @@ static int shrink(struct model *m, struct step *steps, int nr)
 				if (run(m, steps, nr) == nr) {
 					before = steps[at];
 					again = true;
-					way--;		/* perhaps once more */
+					way--;		/* the same way may apply again */
 				} else {
 					steps[at] = before;
 				}
 			}
 		}
 	}
-	run(m, steps, nr);		/* for m->difference */
+	run(m, steps, nr);		/* to set m->difference */
 	return nr;
 }
 
@@ -683,7 +686,7 @@ static void print_step(const struct step *s)
 	if (s->kind->step == step_read)
 		fprintf(TH_LOG_STREAM, " %zu bytes", s->number % READ_SIZES);
 	if (s->kind->step == step_cancel)
-		fprintf(TH_LOG_STREAM, " wait %u from the last", s->number % RECENT);
+		fprintf(TH_LOG_STREAM, " the %u-th wait from the last", s->number % RECENT);
 	for (int i = 0; i < nr; i++) {
 		const struct entry *e = &s->entries[i];
 
@@ -704,8 +707,8 @@ static void print_step(const struct step *s)
 }
 
 /*
- * Runs episodes until so many steps are done, or there is a difference. Returns 0, or the length of
- * the shortest sequence in which there is one, which is printed.
+ * Runs episodes until @steps steps are done or there is a difference. Returns 0, or the length of
+ * the shortest sequence with a difference, which is printed.
  */
 static int compare(struct __test_metadata *_metadata, struct model *m, uint64_t seed, long steps)
 {
@@ -748,14 +751,14 @@ static struct model *make_model(struct __test_metadata *_metadata, void *private
 	return m;
 }
 
-TEST_F_TIMEOUT(memwait, R5_the_module_does_what_a_simple_model_says, 86400)
+TEST_F_TIMEOUT(memwait, R5_the_module_behaves_like_a_simple_model, 86400)
 {
 	struct model *m = make_model(_metadata, self->word);
 	const char *seed = getenv("MEMWAIT_MODEL_SEED"), *steps = getenv("MEMWAIT_MODEL_STEPS");
 
 	ASSERT_EQ(0, compare(_metadata, m, seed ? strtoull(seed, NULL, 0) : now_ns(CLOCK_REALTIME),
 			     steps ? strtol(steps, NULL, 0) : STEPS));
-	TH_LOG("woken %ld, of them groups %ld, moved %ld, cancelled %ld, read %ld, passed on %ld",
+	TH_LOG("woken %ld, including groups %ld, moved %ld, cancelled %ld, read %ld, passed on %ld",
 	       m->woken, m->groups_woken, m->moved, m->cancelled, m->read, m->passed_on);
 	EXPECT_LT(0, m->groups_woken);
 	EXPECT_LT(m->groups_woken, m->woken);
@@ -766,7 +769,7 @@ TEST_F_TIMEOUT(memwait, R5_the_module_does_what_a_simple_model_says, 86400)
 	close(m->watch);
 }
 
-/* Each of these takes a few steps to see. */
+/* Each mistake takes a few steps to show. */
 TEST_F_TIMEOUT(memwait, R5_a_mistake_of_the_model_is_found, 600)
 {
 	struct model *m = make_model(_metadata, self->word);

@@ -5,18 +5,18 @@
 
 #include "async_test.h"
 
-#define STEPS		1000000		/* or as many as SECONDS allow, at least LEAST_STEPS */
+#define STEPS		1000000		/* or as many as SECONDS allow, but at least LEAST_STEPS */
 #define LEAST_STEPS	20000
 #define SECONDS		LOAD(20, 8)
 #define EPISODE		500
 #define CONTEXTS	3
-#define ENTRIES		16		/* of a batch */
+#define ENTRIES		16		/* in a batch */
 #define MOST_MEMBERS	16384		/* in one episode */
 #define MOST_READ	40
 #define READ_SIZES	(MOST_READ * sizeof(struct memwait_completion) + 1)
-#define RECENT		32		/* candidates for a cancel */
+#define RECENT		32		/* candidates for CANCEL */
 #define MANY		-1
-#define LATER		0x4000000000000000ULL	/* 146 years: a deadline, but not MEMWAIT_FOREVER */
+#define LATER		0x4000000000000000ULL	/* 146 years: a deadline, not MEMWAIT_FOREVER */
 #define UNKNOWN_FLAG	0x40
 
 /* Areas of 16 bytes. SHARED and AGAIN are two mappings of one memfd. */
@@ -28,26 +28,26 @@ enum area { PRIVATE, SHARED, AGAIN, AREAS };
 struct entry {
 	uint8_t area, offset;
 	uint8_t flags;			/* MEMWAIT_SIZE_*, MEMWAIT_PRIVATE */
-	uint8_t unequal;		/* 0: expect the current value; or which bit differs */
+	uint8_t unequal;		/* 0: expect the current value; else: which bit differs */
 	bool bad;			/* has an unknown flag */
 	bool realtime;
 	uint64_t deadline;		/* never in the near future */
 	uint32_t count;			/* for notifies */
-	bool group;			/* an async wait on the next entries' words */
-	uint8_t words;			/* how many; the last entry is followed by the first */
+	bool group;			/* an async wait on the words of the next entries */
+	uint8_t words;			/* the number of words; the first entry follows the last */
 };
 
 struct step {
 	const struct kind *kind;
 	uint8_t context;
-	uint8_t nr;			/* of entries, in kinds with an array */
-	bool bad;			/* a field that must be 0 is not */
+	uint8_t nr;			/* number of entries, for kinds with an array */
+	bool bad;			/* a reserved field is not 0 */
 	bool other;			/* NOTIFY_WAIT: MEMWAIT_NOTIFIED; NOTIFY_MANY: no woken */
-	uint32_t number;		/* READ: bytes; CANCEL: which; STORE: what */
+	uint32_t number;		/* READ: bytes; CANCEL: which wait; STORE: the value */
 	struct entry entries[ENTRIES];
 };
 
-/* What waits of a context keep: the file, or the address space. */
+/* The object that waits of a context pin: a file or an address space. */
 struct pin {
 	bool shared;
 	int refs;
@@ -56,7 +56,7 @@ struct pin {
 struct member {
 	struct wait *wait;
 	int index;
-	struct queue *queue;		/* NULL: in none */
+	struct queue *queue;		/* NULL: not queued */
 	struct pin *pin;
 };
 
@@ -72,14 +72,14 @@ struct wait {
 	struct member *members;
 	int nr;
 	int index;			/* the notified member */
-	struct queue *queue;		/* the queue it was in */
+	struct queue *queue;		/* the queue of the notified member */
 };
 
 struct context {
 	int fd;
 	int pending, nr, next;
-	struct wait *completed[MOST_MEMBERS];	/* unread from next on */
-	struct pin *last[2];		/* of the last waits, by whether it is shared */
+	struct wait *completed[MOST_MEMBERS];	/* unread from @next on */
+	struct pin *last[2];		/* of the last waits on private and shared words */
 	int nr_pins;
 };
 
@@ -90,8 +90,8 @@ enum mistake { NO_MISTAKE, MOVES_BACKWARDS, MOVES_TO_HEAD, INDEX_OF_FIRST, PASSE
 struct model {
 	enum mistake mistake;
 	uint8_t *memory[AREAS];
-	int watch;			/* a context of its own */
-	struct memwait_info info;	/* before the first wait */
+	int watch;			/* a separate context */
+	struct memwait_info info;	/* INFO before the first wait */
 	int sizes;
 
 	/* Since the start of the episode. */
@@ -105,7 +105,7 @@ struct model {
 	const char *doing;
 	char difference[256];
 
-	/* Since the start of the test: shows that there was something to compare. */
+	/* Since the start of the test; these show that there was something to compare. */
 	long woken, groups_woken, moved, cancelled, read, passed_on;
 };
 
@@ -116,7 +116,7 @@ static void check(struct model *m, const char *what, int64_t module, int64_t mod
 			 m->doing, what, (long long)module, (long long)model);
 }
 
-/* The module has written nothing else. */
+/* Checks that the module has written nothing else. */
 static void check_same(struct model *m, const char *what, const void *module, const void *model,
 		       size_t size)
 {
@@ -171,7 +171,7 @@ static void join(struct member *member, struct queue *q, int at)
 	member->queue = q;
 }
 
-/* Returns how many it woke. */
+/* Returns how many waiters it woke. */
 static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
 {
 	uint32_t woken;
@@ -197,7 +197,7 @@ static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
 	return woken;
 }
 
-/* Returns how many it moved. */
+/* Returns how many waiters it moved. */
 static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint32_t count)
 {
 	static struct member *moving[MOST_MEMBERS];
@@ -205,7 +205,7 @@ static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint
 	uint32_t i;
 
 	m->moved += nr;
-	/* Within one queue they stay where they are. */
+	/* Within one queue, waiters stay where they are. */
 	if (from == to)
 		return nr;
 	for (i = 0; i < nr; i++) {
@@ -227,7 +227,7 @@ static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
 	return NULL;
 }
 
-/* That of the context's last wait of the kind. */
+/* Returns the pin of the context's last wait of that kind. */
 static struct pin *pin_of(struct model *m, struct context *c, bool shared)
 {
 	struct pin *pin = c->last[shared];
@@ -241,7 +241,7 @@ static struct pin *pin_of(struct model *m, struct context *c, bool shared)
 	return pin;
 }
 
-/* The words of a wait have one of each kind. */
+/* The words of one wait share one pin of each kind. */
 static void pin_words(struct model *m, struct context *c, struct wait *w,
 		      const struct entry **words)
 {
@@ -303,7 +303,7 @@ static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t
 	c->pending++;
 }
 
-/* The result that R2 demands; sets *index for MEMWAIT_NOT_EQUAL. */
+/* The result that R2 requires; sets *index for MEMWAIT_NOT_EQUAL. */
 static int outcome(const struct entry **words, int nr, uint64_t deadline, uint32_t *index)
 {
 	int i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Notify: counts, addresses, and how many waiters there are. */
+/* NOTIFY and WAITERS: counts and addresses. */
 #include "../memwait_fixture.h"
 
 #define NR	8
@@ -23,7 +23,7 @@ static int done(struct waiter *w, int n)
 	return count;
 }
 
-MEMWAIT_TEST(R13_without_waiters_nobody_is_woken)
+MEMWAIT_TEST(R13_without_waiters_notify_returns_0)
 {
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
@@ -60,7 +60,7 @@ MEMWAIT_TEST(R13_wakes_as_many_as_it_says)
 		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
 	EXPECT_EQ(0, done(w + 3, NR - 3));
 
-	/* More than there are. */
+	/* A count above the number of waiters. */
 	EXPECT_EQ(NR - 3, mw_notify(self->fd, self->word, NR, U32));
 	for (i = 3; i < NR; i++)
 		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
@@ -101,7 +101,7 @@ MEMWAIT_TEST(R15_does_not_read_the_word)
 	struct waiter w;
 
 	start_all(self->fd, self->word, &w, 1);
-	/* The page is gone; a notify does not bring it back. */
+	/* A notify does not fault the dropped page in. */
 	EXPECT_EQ(0, madvise(self->word, self->page, MADV_DONTNEED));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));

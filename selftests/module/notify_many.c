@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R13, R15, R22: NOTIFY_MANY, which is as many notifies, one after another. */
+/* R13, R15, R22: NOTIFY_MANY has the effect of the same notifies one after another. */
 #include "several_test.h"
 
-#define MANY	1000	/* more than are done together */
+#define MANY	1000	/* more than one step */
 
 static struct memwait_notify notify_of(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	return (struct memwait_notify) { .addr = (uintptr_t)word, .count = count, .flags = flags };
 }
 
-/* n words in a row, as many waiters of each as are to be notified. */
+/* Fills in notifies of n adjacent words, @count waiters of each. */
 static void notifies_of(struct memwait_notify *notifies, const uint32_t *word, int n,
 			uint32_t count)
 {
@@ -19,7 +19,7 @@ static void notifies_of(struct memwait_notify *notifies, const uint32_t *word, i
 		notifies[i] = notify_of(word + i, count, U32);
 }
 
-/* One async wait at each of n words in a row; its number is its user_data. */
+/* Arms one async wait on each of n adjacent words, with the index of the word as user_data. */
 static bool arm(int fd, const uint32_t *word, int n)
 {
 	int i;
@@ -31,7 +31,7 @@ static bool arm(int fd, const uint32_t *word, int n)
 	return true;
 }
 
-/* How many of n words in a row have waiters. */
+/* Returns how many of n adjacent words have waiters. */
 static int left(int fd, const uint32_t *word, int n)
 {
 	int i, sum = 0;
@@ -67,7 +67,7 @@ MEMWAIT_TEST(R2_notify_many_counts)
 	EXPECT_EQ(2, mw_notify_many(self->fd, notifies, 2, woken));
 }
 
-/* A shared mapping of a new file. */
+/* Creates a file and maps it shared. */
 static uint32_t *map_file(size_t size)
 {
 	int fd = new_file(size);
@@ -77,7 +77,10 @@ static uint32_t *map_file(size_t size)
 	return map;
 }
 
-/* One page is looked up once; but its words may be known in two ways, and to two mappings. */
+/*
+ * A page is looked up once for adjacent entries, but its words may be private or shared, and pages
+ * of two mappings may alternate.
+ */
 MEMWAIT_TEST(R8_notify_many_words_of_one_page)
 {
 	uint32_t *a = map_file(self->page), *b;
@@ -118,8 +121,8 @@ MEMWAIT_TEST(R8_notify_many_words_of_one_page)
 	munmap(b, self->page);
 }
 
-/* Pages that lie side by side, of two files, and one that is not there. */
-MEMWAIT_TEST(R8_notify_many_words_of_neighbouring_pages)
+/* Adjacent pages of two files, and an unmapped page. */
+MEMWAIT_TEST(R8_notify_many_words_of_adjacent_pages)
 {
 	const int last = self->page / sizeof(uint32_t) - 1;
 	uint32_t *a = map_file(2 * self->page), *b = map_file(self->page), *second;
@@ -142,8 +145,8 @@ MEMWAIT_TEST(R8_notify_many_words_of_neighbouring_pages)
 	munmap(a, self->page);
 }
 
-/* What is wrong with an entry is what would be wrong with a notify. */
-MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_it)
+/* An entry is invalid if the same NOTIFY would be. */
+MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_the_call)
 {
 	static const int places[] = { 0, 1, 15, 16, 17, 39 };
 	struct memwait_notify notifies[40], bad[4];
@@ -167,14 +170,14 @@ MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_it)
 			fill(woken, 40);
 			EXPECT_EQ(places[i] ? places[i] : errors[j],
 				  mw_notify_many(self->fd, notifies, 40, woken));
-			/* Those before it are notified and none behind it. */
+			/* The entries before the bad one have been notified, none behind it. */
 			EXPECT_EQ(places[i] ? places[i] : -EAGAIN, mw_read(self->fd, done, 40));
 			for (n = 0; n < 40; n++) {
 				EXPECT_EQ(n >= places[i], mw_waiters(self->fd, self->word + n,
 								     U32));
 				EXPECT_EQ(n < places[i] ? 1 : UNTOUCHED, woken[n]);
 			}
-			/* The error comes when one begins with it. */
+			/* The call fails with the error of its first entry. */
 			EXPECT_EQ(errors[j], mw_notify_many(self->fd, notifies + places[i], 1,
 							    woken));
 			notifies_of(notifies, self->word, 40, 1);
@@ -184,7 +187,7 @@ MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_it)
 	}
 }
 
-MEMWAIT_TEST(R2_notify_many_an_array_that_leaves_memory)
+MEMWAIT_TEST(R2_notify_many_an_array_that_extends_beyond_memory)
 {
 	static const int lengths[] = { 0, 1, 15, 16, 17, 39 };
 	char *area = private_page(2 * self->page);
@@ -204,7 +207,7 @@ MEMWAIT_TEST(R2_notify_many_an_array_that_leaves_memory)
 		EXPECT_EQ(40 - n, left(self->fd, self->word, 40));
 		EXPECT_EQ(UNTOUCHED, woken[n]);
 		EXPECT_EQ(n ? n : -EFAULT, mw_notify_many(self->fd, notifies, INT32_MAX, NULL));
-		/* Half an entry is none. */
+		/* An entry that is only half mapped. */
 		notifies = (void *)((char *)notifies + 8);
 		if (n == 0)
 			EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, notifies - 1, 1, NULL));
@@ -218,8 +221,8 @@ MEMWAIT_TEST(R2_notify_many_an_array_that_leaves_memory)
 	EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, (void *)-16UL, INT32_MAX, NULL));
 }
 
-/* An entry whose number cannot be written fails, and is not notified, nor what comes behind it. */
-MEMWAIT_TEST(R2_notify_many_numbers_that_cannot_be_written)
+/* If the result of an entry cannot be written, neither this entry nor any later one is notified. */
+MEMWAIT_TEST(R2_notify_many_results_that_cannot_be_written)
 {
 	static const int lengths[] = { 0, 1, 15, 16, 17, 39 };
 	char *area = private_page(2 * self->page);
@@ -257,7 +260,10 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 	uint32_t *words[] = { self->word, self->shared };
 	int i, j, n;
 
-	/* Three waiters for each word: private, shared, private by promise; aligned for less. */
+	/*
+	 * Three waiters for each word. The words are private, shared, or private by the flag, and
+	 * the size flags include smaller sizes.
+	 */
 	for (i = 0; i < 60; i++) {
 		uint32_t *word = words[i % 3 == 1] + i;
 
@@ -274,7 +280,10 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 		EXPECT_EQ(3 - (int)expected, mw_waiters(self->fd, words[i % 3 == 1] + i, U32));
 		sum += expected;
 	}
-	/* R20, R12: completions come in the order of the entries, the oldest of each first. */
+	/*
+	 * R20, R12: completions come in the order of the entries, the oldest waiter of each entry
+	 * first.
+	 */
 	for (i = 0; i < 60; i++) {
 		for (j = 0; j < (int)woken[i]; j++) {
 			ASSERT_EQ(1, mw_read(self->fd, done, 1));
@@ -284,13 +293,13 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 	}
 	EXPECT_EQ(0, sum);
 	EXPECT_FALSE(mw_readable(self->fd));
-	/* The rest, and nobody asks how many. */
+	/* The remaining waiters, without an array for the results. */
 	for (i = 0; i < 60; i++)
 		notifies[i].count = MEMWAIT_ALL;
 	EXPECT_EQ(60, mw_notify_many(self->fd, notifies, 60, NULL));
 	for (n = 0; (i = mw_read(self->fd, done, 64)) > 0; n += i)
 		;
-	EXPECT_EQ(180 - 111, n);	/* 36 of each 18 entries, and 3 of the last 6 */
+	EXPECT_EQ(180 - 111, n);	/* of 180; each 18 entries woke 36, the last 6 woke 3 */
 }
 
 MEMWAIT_TEST(R13_notify_many_of_a_word_more_than_once)
@@ -332,8 +341,8 @@ MEMWAIT_TEST(R13_notify_many_very_many)
 		ASSERT_EQ(3 * i, done[i].user_data);
 }
 
-/* R15: by promise nobody looks whether the word is there; nor for a count of 0. */
-MEMWAIT_TEST(R15_notify_many_as_notify)
+/* R15: PRIVATE words are not looked up, nor are words with a count of 0. */
+MEMWAIT_TEST(R15_notify_many_needs_no_mapping_like_notify)
 {
 	uint32_t *hole = hole_page(), woken[3];
 	struct memwait_notify notifies[3];
@@ -371,7 +380,7 @@ MEMWAIT_TEST(R13_notify_many_wakes_threads)
 	}
 }
 
-/* R16: a group that an entry has woken is passed over by the next one. */
+/* R16: a later entry passes over a group that an earlier entry has woken. */
 MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
 {
 	struct memwait_notify notifies[3];
@@ -392,7 +401,7 @@ MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
 	EXPECT_EQ(0, woken[2]);
 	EXPECT_EQ(0, left(self->fd, self->word, 3));
 
-	/* With a second group and single waits behind. */
+	/* With a second group and single waits behind it. */
 	w = any_of(self->fd, waits, 3);
 	any_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 7, NULL));
@@ -414,7 +423,7 @@ MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
 }
 
-/* More contexts than one notify remembers to wake at its end, twice each. */
+/* More contexts than one notify can collect for its final wake-ups, each twice. */
 MEMWAIT_TEST(R22_notify_many_contexts)
 {
 	struct memwait_completion done[4];
@@ -444,7 +453,7 @@ struct event_loop {
 	int stop;
 };
 
-/* Counts edges, without sleep, so that two of one call are two. Reads nothing. */
+/* Counts edges without sleeping, so that two edges of one call count as two. Reads nothing. */
 static void *count_edges(void *arg)
 {
 	struct event_loop *loop = arg;
@@ -457,7 +466,7 @@ static void *count_edges(void *arg)
 	return NULL;
 }
 
-/* All completions of a call make one edge. */
+/* All completions of one call produce one edge. */
 MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 {
 	struct event_loop loop = { .fd = self->fd, .epoll = epoll_create1(EPOLL_CLOEXEC) };
@@ -474,7 +483,7 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	for (i = 1; i <= rounds; i++) {
 		ASSERT_TRUE(arm(self->fd, self->word, 16));
 		ASSERT_EQ(16, mw_notify_many(self->fd, notifies, 16, NULL));
-		/* A new edge for each call. */
+		/* Each call produces a new edge. */
 		spin_until(__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) >= i);
 		ASSERT_EQ(16, mw_read(self->fd, done, 16));
 	}
@@ -484,10 +493,13 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	close(loop.epoll);
 }
 
-/* So few waiters that a call need not know that it takes many steps, if they were not so long. */
+/* So few waits that one step would suffice, if the groups were not so large. */
 #define LONG_GROUPS	16
 
-/* A step for each group, of one word and of several words; the loop is not woken for each. */
+/*
+ * Each group takes a step of its own, whether the groups wait on one word or on several. The event
+ * loop is not woken for each step.
+ */
 MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)
 {
 	struct event_loop loop = { .fd = self->fd, .epoll = epoll_create1(EPOLL_CLOEXEC) };

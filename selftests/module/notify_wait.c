@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R17: NOTIFY_WAIT does what NOTIFY and then WAIT would, and a restart does not notify twice.
- * R36: whom it wakes may run where it was.
+ * R17: NOTIFY_WAIT has the effect of NOTIFY followed by WAIT, and a restart does not notify twice.
+ * R36: a thread that it wakes may run on the caller's processor.
  */
 #include <sys/utsname.h>
 
@@ -25,14 +25,14 @@ static int mw_notify_wait(int fd, struct memwait_notify_wait *arg)
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, arg);
 }
 
-/* Whether all is as it was passed, but what is returned in it. */
+/* Returns whether the struct is unchanged except for its output. */
 static bool as_passed(struct memwait_notify_wait now, const struct memwait_notify_wait *was)
 {
 	now.notified = was->notified;
 	return !memcmp(&now, was, sizeof(now));
 }
 
-/* n async waits that only a notify of the word ends. */
+/* Arms n async waits that only a notify of the word ends. */
 static bool arm(int fd, const void *word, int n)
 {
 	while (n--) {
@@ -51,7 +51,7 @@ struct notifier {
 
 ADAPTER(notifier_main, struct notifier *n, mw_notify_wait(n->fd, n->arg))
 
-/* Returns when it is in the queue, where it will be the n-th. */
+/* Returns when the thread is queued as the n-th waiter. */
 static void notifier_start(struct notifier *n, int nth)
 {
 	runner_start(&n->runner, notifier_main, n);
@@ -66,7 +66,7 @@ static int notifier_join(struct notifier *n)
 
 /* Results */
 
-MEMWAIT_TEST(R17_notify_wait_notifies_as_notify)
+MEMWAIT_TEST(R17_notify_wait_notifies_like_notify)
 {
 	static const uint32_t counts[] = { 0, 1, 3, 5, 6, MEMWAIT_ALL };
 	static const uint32_t kinds[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U64,
@@ -83,7 +83,7 @@ MEMWAIT_TEST(R17_notify_wait_notifies_as_notify)
 
 			ASSERT_TRUE(arm(self->fd, word, 5));
 			woken = counts[i] < 5 ? (int)counts[i] : 5;
-			/* The notify comes first, whatever comes of the wait. */
+			/* The notify is done first, whatever the result of the wait is. */
 			arg = notify_then_wait(word, counts[i], self->word + 2, j < 3, 0);
 			arg.notify.flags = kinds[j % 2 ? 0 : j / 2];
 			was = arg;
@@ -110,7 +110,7 @@ MEMWAIT_TEST(R17_notify_wait_wakes_and_is_woken)
 	waiter_start(&w);
 	notifier_start(&n, 1);
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
-	/* It is set before the wait begins. */
+	/* notified is written before the wait begins. */
 	EXPECT_EQ(1, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
 	EXPECT_FALSE(runner_is_done(&n.runner));
 	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
@@ -131,7 +131,7 @@ MEMWAIT_TEST(R17_notify_wait_on_one_word_does_not_wake_the_caller)
 
 	ASSERT_TRUE(arm(self->fd, self->word, 3));
 	runner_start(&first.runner, notifier_main, &first);
-	/* From three to one; between there is nobody. */
+	/* The number of waiters drops from three to one in one step. */
 	await_waiters(self->fd, self->word, U32, 1);
 	EXPECT_EQ(3, mw_read(self->fd, done, 4));
 	EXPECT_EQ(3, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
@@ -139,7 +139,7 @@ MEMWAIT_TEST(R17_notify_wait_on_one_word_does_not_wake_the_caller)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_FALSE(runner_is_done(&first.runner));
 
-	/* The second one wakes the first, and takes its place. */
+	/* The second thread wakes the first and waits in its turn. */
 	runner_start(&second.runner, notifier_main, &second);
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&first));
 	await_waiters(self->fd, self->word, U32, 1);
@@ -177,7 +177,7 @@ MEMWAIT_TEST(R7_notify_wait_faults_the_word_in)
 		arg = notify_then_wait(self->word, 1, fresh, 0, FOREVER);
 		ASSERT_EQ(0, madvise(fresh, self->page, MADV_DONTNEED));
 		notifier_start(&n, 1);
-		/* However often it began anew, it has notified once. */
+		/* However often the wait was retried, the notify was done once. */
 		EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 		EXPECT_EQ(1, mw_notify(self->fd, fresh, 1, U32));
 		EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
@@ -212,19 +212,19 @@ MEMWAIT_TEST(R17_notify_wait_restarted_does_not_notify_again)
 	EXPECT_EQ(5, handled);
 	EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
-	EXPECT_EQ(77, arg.notified);	/* left alone since the first time */
+	EXPECT_EQ(77, arg.notified);	/* not written again since the first time */
 	EXPECT_TRUE(as_passed(arg, &was));
 	EXPECT_EQ(18, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R17_notify_wait_restarted_ends_as_passed)
+MEMWAIT_TEST(R17_notify_wait_restarted_leaves_the_struct_unchanged)
 {
 	uint32_t *a = self->word, *b = self->shared;
 	struct memwait_notify_wait arg, was;
 	struct notifier n = { .fd = self->fd, .arg = &arg };
 
 	handle(SIGUSR1, SA_RESTART);
-	/* By a value. */
+	/* The wait ends because the value differs. */
 	ASSERT_TRUE(arm(self->fd, a, 2));
 	arg = notify_then_wait(a, 1, b, 0, FOREVER);
 	arg.notify.flags = MEMWAIT_SIZE_U8;
@@ -237,7 +237,7 @@ MEMWAIT_TEST(R17_notify_wait_restarted_ends_as_passed)
 	EXPECT_TRUE(as_passed(arg, &was));
 	EXPECT_EQ(1, mw_waiters(self->fd, a, U32));
 
-	/* By its deadline, which is not put off. */
+	/* The wait ends by its deadline, which restarts do not postpone. */
 	*b = 0;
 	arg = notify_then_wait(a, 1, b, 0, in_ms(1500));
 	was = arg;
@@ -293,7 +293,7 @@ MEMWAIT_TEST(R17_notify_wait_interrupted_and_called_again)
 		EXPECT_EQ(77, arg.notified);
 		EXPECT_TRUE(as_passed(arg, &was));
 		EXPECT_EQ(7, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
-		/* Now it notifies again. */
+		/* After the wait has ended, the same struct notifies again. */
 		ASSERT_TRUE(arm(self->fd, a, 10));
 		arg.wait.deadline = 0;
 		EXPECT_EQ(results[i] == MEMWAIT_NOT_EQUAL ? MEMWAIT_NOT_EQUAL : MEMWAIT_TIMED_OUT,
@@ -303,7 +303,7 @@ MEMWAIT_TEST(R17_notify_wait_interrupted_and_called_again)
 	}
 }
 
-/* Where it cannot be told that the notify has been done, it must not be done again. */
+/* If the state cannot be written, the notify must not be repeated. */
 MEMWAIT_TEST(R17_notify_wait_with_a_struct_that_becomes_read_only)
 {
 	uint32_t *a = self->word, *b = self->shared;
@@ -347,7 +347,7 @@ MEMWAIT_TEST(R6_notify_wait_killed)
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R6_notify_wait_a_counted_notify_wins_over_a_signal)
+MEMWAIT_TEST(R6_notify_wait_a_counted_notify_takes_precedence_over_a_signal)
 {
 	uint32_t *a = self->shared, *b = self->shared + 1;
 	pid_t victim;
@@ -362,17 +362,17 @@ MEMWAIT_TEST(R6_notify_wait_a_counted_notify_wins_over_a_signal)
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 }
 
-/* Two players, who hand the turn over in one call, with one struct each for the whole game */
+/* Two threads or processes pass the turn back and forth, each with one struct for all its calls */
 
-struct player {
+struct peer {
 	pthread_t thread;
 	int fd, rounds;
 	uint32_t *mine, *theirs;	/* may be the same word */
-	uint32_t hold, give;		/* wait while mine holds one, set theirs to the other */
+	uint32_t hold, give;		/* waits while *mine is @hold; sets *theirs to @give */
 	long oks, notified, interrupted, wrong;
 };
 
-static void await_turn(struct player *p)
+static void await_turn(struct peer *p)
 {
 	int ret;
 
@@ -385,7 +385,7 @@ static void await_turn(struct player *p)
 		__atomic_store_n(p->mine, p->hold, __ATOMIC_RELEASE);
 }
 
-static void hand_over_and_await(struct player *p, struct memwait_notify_wait *arg,
+static void hand_over_and_await(struct peer *p, struct memwait_notify_wait *arg,
 				const struct memwait_notify_wait *was)
 {
 	int ret;
@@ -400,13 +400,13 @@ static void hand_over_and_await(struct player *p, struct memwait_notify_wait *ar
 	p->wrong += ret != MEMWAIT_OK && ret != MEMWAIT_NOT_EQUAL;
 	p->notified += arg->notified;
 	p->wrong += arg->notified > 1 || !as_passed(*arg, was);
-	/* A notify that came late may be of the turn before. */
+	/* A late notify may belong to the turn before. */
 	await_turn(p);
 }
 
-static void *play_first(void *player)
+static void *run_first(void *peer)
 {
-	struct player *p = player;
+	struct peer *p = peer;
 	struct memwait_notify_wait arg = notify_then_wait(p->theirs, 1, p->mine, p->hold, FOREVER);
 	const struct memwait_notify_wait was = arg;
 	int i;
@@ -416,9 +416,9 @@ static void *play_first(void *player)
 	return NULL;
 }
 
-static void *play_second(void *player)
+static void *run_second(void *peer)
 {
-	struct player *p = player;
+	struct peer *p = peer;
 	struct memwait_notify_wait arg = notify_then_wait(p->theirs, 1, p->mine, p->hold, FOREVER);
 	const struct memwait_notify_wait was = arg;
 	int i;
@@ -431,32 +431,35 @@ static void *play_second(void *player)
 	return NULL;
 }
 
-/* One word: it says whose turn it is. Two words: each says whether it is. */
-static void set_up(struct player p[2], int fd, uint32_t *one, uint32_t *two, int rounds)
+/*
+ * With one word, the word says whose turn it is. With two, each says whether it is its owner's
+ * turn.
+ */
+static void set_up(struct peer p[2], int fd, uint32_t *one, uint32_t *two, int rounds)
 {
 	bool same = one == two;
 
-	p[0] = (struct player) { .fd = fd, .rounds = rounds, .mine = one, .theirs = two,
-				 .hold = same, .give = 1 };
-	p[1] = (struct player) { .fd = fd, .rounds = rounds, .mine = two, .theirs = one,
-				 .hold = 0, .give = same ? 0 : 1 };
+	p[0] = (struct peer) { .fd = fd, .rounds = rounds, .mine = one, .theirs = two,
+			       .hold = same, .give = 1 };
+	p[1] = (struct peer) { .fd = fd, .rounds = rounds, .mine = two, .theirs = one,
+			       .hold = 0, .give = same ? 0 : 1 };
 	*one = 0;
 	*two = 0;
 }
 
 MEMWAIT_TEST(R17_notify_wait_ping_pong_of_threads)
 {
-	struct player p[2];
+	struct peer p[2];
 	int i;
 
 	for (i = 0; i < 3; i++) {
 		set_up(p, self->fd, self->word, i ? self->word : self->shared, SOME_OF(5000));
-		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
-		play_first(&p[0]);
+		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, run_second, &p[1]));
+		run_first(&p[0]);
 		pthread_join(p[1].thread, NULL);
 		EXPECT_EQ(0, p[0].wrong);
 		EXPECT_EQ(0, p[1].wrong);
-		/* R5: each side's OKs are the other side's notifies. */
+		/* R5: the OKs of each thread are the notifies of the other. */
 		EXPECT_EQ(p[0].notified, p[1].oks);
 		EXPECT_EQ(p[1].notified, p[0].oks);
 		EXPECT_LT(0, p[0].notified + p[1].notified);
@@ -466,7 +469,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_threads)
 
 MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 {
-	struct player *p = shared_page(self->page);
+	struct peer *p = shared_page(self->page);
 	pid_t pid;
 	int i;
 
@@ -474,10 +477,10 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 		set_up(p, self->fd, self->shared, self->shared + i, SOME_OF(5000));
 		pid = fork_child();
 		if (!pid) {
-			play_second(&p[1]);
+			run_second(&p[1]);
 			_exit(0);
 		}
-		play_first(&p[0]);
+		run_first(&p[0]);
 		EXPECT_EQ(0, child_status(pid));
 		EXPECT_EQ(0, p[0].wrong);
 		EXPECT_EQ(0, p[1].wrong);
@@ -487,20 +490,20 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 	}
 }
 
-/* Signals all the time, that restart or that interrupt: each turn is handed over once. */
-MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
+/* With permanent signals, which restart or interrupt calls, each turn is passed exactly once. */
+MEMWAIT_TEST(R17_notify_wait_ping_pong_with_signals)
 {
-	struct player p[2];
+	struct peer p[2];
 	struct signal_storm storm;
 	int i;
 
 	for (i = 0; i < 4; i++) {
 		handle(SIGUSR1, i / 2 ? SA_RESTART : 0);
 		set_up(p, self->fd, self->word, self->word + i % 2, SOME_OF(5000));
-		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
+		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, run_second, &p[1]));
 		ASSERT_EQ(0, signal_storm_start(&storm, pthread_self(), p[1].thread));
 		spin_until(handled);
-		play_first(&p[0]);
+		run_first(&p[0]);
 		signal_storm_stop(&storm);
 		pthread_join(p[1].thread, NULL);
 		TH_LOG("%d signals, %ld interrupted", handled, p[0].interrupted);
@@ -520,7 +523,7 @@ struct race {
 	long oks, notified, interrupted, timed_out, wrong;
 };
 
-/* Notifies a and waits on b, until it ends otherwise than by a signal. */
+/* Notifies a and waits on b, until the call ends other than by a signal. */
 static void *notify_wait_hard(void *arg)
 {
 	struct race *r = arg;
@@ -577,7 +580,7 @@ MEMWAIT_TEST(R5_notify_wait_deadlines_and_signals_race)
 		EXPECT_EQ(0, mw_waiters(self->fd, words[i], U32));
 }
 
-/* The struct was passed with 0 when the call began, which a restart cannot know. */
+/* The struct was passed with state 0 when the call began, which a restart cannot know. */
 MEMWAIT_TEST(R17_notify_wait_that_ends_with_an_error_clears_its_state)
 {
 	struct memwait_notify_wait arg = {
@@ -590,7 +593,7 @@ MEMWAIT_TEST(R17_notify_wait_that_ends_with_an_error_clears_its_state)
 	EXPECT_EQ(0, arg.state);
 }
 
-MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_private_word_notifies_nobody)
+MEMWAIT_TEST(R2_notify_wait_on_an_unmapped_private_word_does_not_notify)
 {
 	struct memwait_notify_wait arg = {
 		.notify = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 },
@@ -605,7 +608,7 @@ MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_private_word_notifies_nobody)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_word_to_notify_leaves_notified)
+MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_notify_word_leaves_notified)
 {
 	struct memwait_notify_wait arg = {
 		.notify = { .addr = (uintptr_t)hole_page(), .count = 1, .flags = U32 },
@@ -617,12 +620,12 @@ MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_word_to_notify_leaves_notified)
 	EXPECT_EQ(UNTOUCHED, arg.notified);
 }
 
-/* R36: who is about to sleep gives its processor away */
+/* R36: a thread that is about to sleep gives its processor to the thread that it wakes */
 
-#define GUESTS	40
+#define SLEEPERS	40
 
-/* A thread that last ran on the second processor, and says where it is woken. */
-struct guest {
+/* A thread that last ran on the second processor and records the processor on which it is woken. */
+struct sleeper {
 	pthread_t thread;
 	int fd;
 	uint32_t *word, *answer;
@@ -630,9 +633,9 @@ struct guest {
 	int processor, result;
 };
 
-static void *guest_main(void *arg)
+static void *sleeper_main(void *arg)
 {
-	struct guest *guest = arg;
+	struct sleeper *sleeper = arg;
 	cpu_set_t both;
 
 	CPU_ZERO(&both);
@@ -640,90 +643,90 @@ static void *guest_main(void *arg)
 	CPU_SET(1, &both);
 	bind_to(1);
 	sched_setaffinity(0, sizeof(both), &both);
-	__atomic_store_n(&guest->tid, gettid(), __ATOMIC_RELEASE);
-	guest->result = mw_wait(guest->fd, guest->word, 0, FOREVER, U32);
-	guest->processor = sched_getcpu();
-	__atomic_store_n(guest->answer, 1, __ATOMIC_RELEASE);
-	mw_notify(guest->fd, guest->answer, 1, U32);
+	__atomic_store_n(&sleeper->tid, gettid(), __ATOMIC_RELEASE);
+	sleeper->result = mw_wait(sleeper->fd, sleeper->word, 0, FOREVER, U32);
+	sleeper->processor = sched_getcpu();
+	__atomic_store_n(sleeper->answer, 1, __ATOMIC_RELEASE);
+	mw_notify(sleeper->fd, sleeper->answer, 1, U32);
 	return NULL;
 }
 
 /*
- * How many of the guests are woken on the first processor, where this thread is; or -1. This thread
- * sleeps, unless the result of its wait is another than MEMWAIT_OK.
+ * Returns how many of the sleepers are woken on the first processor, where this thread runs, or -1.
+ * This thread sleeps unless @result, the result of its wait, is other than MEMWAIT_OK.
  */
-static int guests_here(int fd, uint32_t *words, int result)
+static int count_woken_here(int fd, uint32_t *words, int result)
 {
 	uint64_t deadline = result == MEMWAIT_TIMED_OUT ? 1 : FOREVER;
 	uint32_t expected = result == MEMWAIT_NOT_EQUAL ? 2 : 0;
 	struct memwait_notify_wait arg;
-	struct guest guest;
+	struct sleeper sleeper;
 	int here = 0, i, ret;
 
 	if (bind_to(0))
 		return -1;
-	for (i = 0; i < GUESTS; i++) {
+	for (i = 0; i < SLEEPERS; i++) {
 		words[1] = 0;
-		guest = (struct guest) { .fd = fd, .word = words, .answer = words + 1 };
-		if (pthread_create(&guest.thread, NULL, guest_main, &guest))
+		sleeper = (struct sleeper) { .fd = fd, .word = words, .answer = words + 1 };
+		if (pthread_create(&sleeper.thread, NULL, sleeper_main, &sleeper))
 			abort();
 		await_waiters(fd, words, U32, 1);
-		await_asleep(__atomic_load_n(&guest.tid, __ATOMIC_ACQUIRE));
+		await_asleep(__atomic_load_n(&sleeper.tid, __ATOMIC_ACQUIRE));
 		arg = notify_then_wait(words, 1, words + 1, expected, deadline);
 		ret = mw_notify_wait(fd, &arg);
-		/* It has a processor, and something to do. */
+		/* This thread stays busy on its processor. */
 		while (result != MEMWAIT_OK && !__atomic_load_n(words + 1, __ATOMIC_ACQUIRE))
 			;
-		pthread_join(guest.thread, NULL);
-		/* The guest may have answered before this thread could sleep. */
-		if (guest.result != MEMWAIT_OK || arg.notified != 1 ||
+		pthread_join(sleeper.thread, NULL);
+		/* The sleeper may have answered before this thread could sleep. */
+		if (sleeper.result != MEMWAIT_OK || arg.notified != 1 ||
 		    (ret != result && ret != MEMWAIT_NOT_EQUAL))
 			return -1;
-		here += guest.processor == 0;
+		here += sleeper.processor == 0;
 	}
 	return here;
 }
 
-/* The kernels whose scheduler is told, see module/compat.h. */
+/* The kernels whose scheduler takes the hint, see module/compat.h. */
 static bool hands_over(void)
 {
 	struct utsname name;
 	int major, minor;
 
-	/* In the tree of a kernel the driver has no version, and does without the hint. */
+	/* In a kernel's own tree the driver has no version, and does not use the hint. */
 	return !access("/sys/module/memwait/version", F_OK) && !uname(&name) &&
 	       sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
 	       major * 1000 + minor >= 6006 && major * 1000 + minor < 7004;
 }
 
-MEMWAIT_TEST(R36_notify_wait_gives_its_processor_to_whom_it_wakes)
+MEMWAIT_TEST(R36_notify_wait_gives_its_processor_to_the_woken_thread)
 {
 	int here;
 
 	if (has_one_processor() || !hands_over())
-		SKIP(return, "needs two processors, and a scheduler that can be told");
-	here = guests_here(self->fd, self->word, MEMWAIT_OK);
-	TH_LOG("%d of %d", here, GUESTS);
+		SKIP(return, "needs two processors, and a scheduler that takes the hint");
+	here = count_woken_here(self->fd, self->word, MEMWAIT_OK);
+	TH_LOG("%d of %d", here, SLEEPERS);
 	EXPECT_LE(0, here);
-	EXPECT_IN_TIME(here >= GUESTS * 3 / 4);
+	EXPECT_IN_TIME(here >= SLEEPERS * 3 / 4);
 }
 
-/* It has found that it need not wait: whom it wakes had to stand behind it. */
-MEMWAIT_TEST(R36_notify_wait_that_goes_on_keeps_its_processor)
+/* The wait need not sleep, so the woken thread would have to queue behind the caller. */
+MEMWAIT_TEST(R36_notify_wait_that_does_not_sleep_keeps_its_processor)
 {
 	int here;
 
 	if (has_one_processor() || !hands_over())
-		SKIP(return, "needs two processors, and a scheduler that can be told");
-	here = guests_here(self->fd, self->word, MEMWAIT_NOT_EQUAL);
-	TH_LOG("%d of %d", here, GUESTS);
+		SKIP(return, "needs two processors, and a scheduler that takes the hint");
+	here = count_woken_here(self->fd, self->word, MEMWAIT_NOT_EQUAL);
+	TH_LOG("%d of %d", here, SLEEPERS);
 	EXPECT_LE(0, here);
-	EXPECT_IN_TIME(here <= GUESTS / 4);
+	EXPECT_IN_TIME(here <= SLEEPERS / 4);
 
-	here = guests_here(self->fd, self->word, MEMWAIT_TIMED_OUT);
-	TH_LOG("%d of %d", here, GUESTS);
+	here = count_woken_here(self->fd, self->word, MEMWAIT_TIMED_OUT);
+	TH_LOG("%d of %d", here, SLEEPERS);
 	EXPECT_LE(0, here);
-	EXPECT_IN_TIME(here <= GUESTS / 4);
+	EXPECT_IN_TIME(here <= SLEEPERS / 4);
 }
 
 struct spinner {
@@ -742,22 +745,22 @@ static void *spin_on_the_first_processor(void *arg)
 	return NULL;
 }
 
-/* Whom it wakes would stand behind them. */
-MEMWAIT_TEST(R36_notify_wait_where_others_run_leaves_the_choice_to_the_scheduler)
+/* The woken thread would have to queue behind the other threads on that processor. */
+MEMWAIT_TEST(R36_notify_wait_leaves_the_choice_to_the_scheduler_if_others_run)
 {
 	struct spinner spinner = { 0 };
 	int here;
 
 	if (has_one_processor() || !hands_over())
-		SKIP(return, "needs two processors, and a scheduler that can be told");
+		SKIP(return, "needs two processors, and a scheduler that takes the hint");
 	ASSERT_EQ(0, pthread_create(&spinner.thread, NULL, spin_on_the_first_processor, &spinner));
 	sleep_until(__atomic_load_n(&spinner.spins, __ATOMIC_ACQUIRE));
-	here = guests_here(self->fd, self->word, MEMWAIT_OK);
+	here = count_woken_here(self->fd, self->word, MEMWAIT_OK);
 	__atomic_store_n(&spinner.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(spinner.thread, NULL);
-	TH_LOG("%d of %d", here, GUESTS);
+	TH_LOG("%d of %d", here, SLEEPERS);
 	EXPECT_LE(0, here);
-	EXPECT_IN_TIME(here <= GUESTS / 4);
+	EXPECT_IN_TIME(here <= SLEEPERS / 4);
 }
 
 TEST_HARNESS_MAIN

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R33, R34: ids of owners, and what those who wait for one are told. */
+/* R33, R34: ids of owners, and the death notifications of waiters. */
 #include "owner_test.h"
 
 #define OWNER_LIMIT	"/sys/module/memwait/parameters/max_user_owners"
 
-OWNER_TEST(R33_a_thread_has_one_id_by_whichever_context)
+OWNER_TEST(R33_a_thread_has_the_same_id_in_each_context)
 {
 	int other = memwait_open(0);
 
@@ -16,7 +16,7 @@ OWNER_TEST(R33_a_thread_has_one_id_by_whichever_context)
 	EXPECT_EQ(self->owners, mw_user_owners(self->fd));
 }
 
-OWNER_TEST(R33_a_context_has_one_id_of_its_own)
+OWNER_TEST(R33_a_context_has_a_separate_id)
 {
 	int other = memwait_open(0);
 	uint64_t one, two, again;
@@ -35,8 +35,8 @@ OWNER_TEST(R33_a_context_has_one_id_of_its_own)
 	EXPECT_TRUE(lives(self->fd, one));
 }
 
-/* They differ, and of two given one after the other one says nothing of the other. */
-OWNER_TEST(R33_no_id_is_used_again)
+/* Ids are distinct, and of two consecutive ids the first reveals nothing about the second. */
+OWNER_TEST(R33_no_id_is_reused)
 {
 	struct owned_waiter w = { .fd = self->fd };
 	uint64_t ids[501] = { self->id };
@@ -44,14 +44,14 @@ OWNER_TEST(R33_no_id_is_used_again)
 	pthread_t thread;
 
 	for (i = 1; i <= 500; i++) {
-		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, publish_id, &w));
 		pthread_join(thread, NULL);
 		ids[i] = w.id;
 		EXPECT_NE(0, w.id);
 		EXPECT_EQ(0, w.id & ~MEMWAIT_OWNER_MASK);
 		ascending += ids[i] > ids[i - 1];
 	}
-	/* Ten standard deviations. */
+	/* Bounds of ten standard deviations. */
 	EXPECT_LT(186, ascending);
 	EXPECT_GT(314, ascending);
 	qsort(ids, ARRAY_SIZE(ids), sizeof(ids[0]), compare_numbers);
@@ -74,10 +74,10 @@ OWNER_TEST(R33_bad_arguments)
 	}
 }
 
-/* The id can be told to nobody: then none is given, or taken back. */
-OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
+/* If the id cannot be written to the caller, no new id remains and an existing one stays valid. */
+OWNER_TEST(R31_an_id_that_cannot_be_written_is_not_created)
 {
-	struct memwait_owner *arg = (struct memwait_owner *)self->board;
+	struct memwait_owner *arg = (struct memwait_owner *)self->shared;
 	static const uint32_t flags[] = { 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT };
 	int fd = memwait_open(O_NONBLOCK), i;
 	pid_t pid;
@@ -85,13 +85,13 @@ OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
 	for (i = 0; i < 3; i++) {
 		memset(arg, 0, sizeof(*arg));
 		arg->flags = flags[i];
-		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ));
+		ASSERT_EQ(0, mprotect(self->shared, self->page, PROT_READ));
 		EXPECT_EQ(-EFAULT, xioctl(fd, MEMWAIT_IOC_OWNER, arg));
 		/* This thread has an id; a child has none. */
 		pid = run_in_child(xioctl(fd, MEMWAIT_IOC_OWNER, arg) != -EFAULT);
 		EXPECT_EQ(0, child_status(pid));
 		EXPECT_EQ(self->owners, mw_user_owners(self->fd));
-		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ | PROT_WRITE));
+		ASSERT_EQ(0, mprotect(self->shared, self->page, PROT_READ | PROT_WRITE));
 	}
 	EXPECT_TRUE(lives(self->fd, self->id));
 	close(fd);
@@ -100,42 +100,42 @@ OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
 OWNER_TEST(R34_a_waiter_without_an_id_is_eperm)
 {
 	struct memwait_notify_wait both = {
-		.notify = { .addr = (uintptr_t)&self->board->go, .count = 1, .flags = U32 },
-		.wait = { .addr = (uintptr_t)&self->board->word, .flags = OWNED64 },
+		.notify = { .addr = (uintptr_t)&self->shared->go, .count = 1, .flags = U32 },
+		.wait = { .addr = (uintptr_t)&self->shared->word, .flags = OWNED64 },
 	};
-	struct waiter w = thread_at(self->fd, &self->board->go);
+	struct waiter w = thread_at(self->fd, &self->shared->go);
 	uint64_t id;
 
-	/* The context has none yet, though the thread has. */
-	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->board->word, 0, 0, OWNED64, 0, NULL));
-	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->board->word, 1, 0, OWNED64, 0, NULL));
+	/* The context has no id yet, though the thread has one. */
+	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->shared->word, 0, 0, OWNED64, 0, NULL));
+	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->shared->word, 1, 0, OWNED64, 0, NULL));
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id));
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_async(self->fd, &self->board->word, 0, 0, OWNED64, 0,
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_async(self->fd, &self->shared->word, 0, 0, OWNED64, 0,
 					      NULL));
 
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, &id));
 	EXPECT_EQ(self->id, id);
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, &id));
 	EXPECT_EQ(0, id);
-	EXPECT_EQ(-EPERM, mw_wait(self->fd, &self->board->word, 0, 0, OWNED64));
-	EXPECT_EQ(-EPERM, mw_wait(self->fd, &self->board->word, 1, 0, OWNED64));
+	EXPECT_EQ(-EPERM, mw_wait(self->fd, &self->shared->word, 0, 0, OWNED64));
+	EXPECT_EQ(-EPERM, mw_wait(self->fd, &self->shared->word, 1, 0, OWNED64));
 	EXPECT_EQ(-EPERM, mw_wait(self->fd, NULL, 1, 0, OWNED64));
-	EXPECT_EQ(-EINVAL, mw_wait(self->fd, &self->board->go, 0, 0, OWNED64));
+	EXPECT_EQ(-EINVAL, mw_wait(self->fd, &self->shared->go, 0, 0, OWNED64));
 
-	/* Nothing is notified either. */
+	/* The failed call did not notify either. */
 	waiter_start(&w);
 	EXPECT_EQ(-EPERM, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both));
-	EXPECT_EQ(1, mw_waiters(self->fd, &self->board->go, U32));
-	EXPECT_EQ(1, mw_notify(self->fd, &self->board->go, 1, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, &self->shared->go, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, &self->shared->go, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 	EXPECT_NE(0, my_id(self->fd));
 }
 
 OWNER_TEST(R34_value_then_owner_then_deadline)
 {
-	uint64_t *word = &self->board->word;
+	uint64_t *word = &self->shared->word;
 
-	*word = 1;	/* was given long before this machine loaded the module, if ever */
+	*word = 1;	/* an id of no owner, with near certainty */
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(self->fd, word, 2, 0, OWNED64));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, 1, 0, OWNED64));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, 1, MEMWAIT_FOREVER, OWNED64));
@@ -147,9 +147,9 @@ OWNER_TEST(R34_value_then_owner_then_deadline)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, 0, in_ms(1), OWNED64));
 }
 
-OWNER_TEST(R34_the_upper_two_bits_are_the_programs)
+OWNER_TEST(R34_the_upper_two_bits_belong_to_the_program)
 {
-	uint64_t *word = &self->board->word;
+	uint64_t *word = &self->shared->word;
 	uint64_t bits;
 
 	for (bits = 0; bits < 4; bits++) {
@@ -164,10 +164,10 @@ OWNER_TEST(R34_the_upper_two_bits_are_the_programs)
 	}
 }
 
-OWNER_TEST(R34_made_up_ids_are_of_the_dead)
+OWNER_TEST(R34_invented_ids_belong_to_dead_owners)
 {
 	static const uint64_t ids[] = { 1, 2, 1ULL << 32, 1ULL << 61, MEMWAIT_OWNER_MASK };
-	uint64_t *word = &self->board->word;
+	uint64_t *word = &self->shared->word;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(ids); i++) {
@@ -177,118 +177,124 @@ OWNER_TEST(R34_made_up_ids_are_of_the_dead)
 	}
 	*word = ~0ULL;
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
-	*word = self->id + 1000000;	/* not given yet */
+	*word = self->id + 1000000;	/* not given yet, with near certainty */
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
 	EXPECT_EQ(0, mw_waiters(self->fd, word, U64));
 }
 
-/* Smaller words name no owner, whatever they hold. */
-OWNER_TEST(R34_a_smaller_word_names_nobody)
+/* Smaller words name no owner, whatever their value. */
+OWNER_TEST(R34_a_smaller_word_names_no_owner)
 {
 	uint32_t size;
 
-	self->board->word = 0x0101010101010101;
+	self->shared->word = 0x0101010101010101;
 	for (size = MEMWAIT_SIZE_U8; size <= MEMWAIT_SIZE_U32; size++)
-		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &self->board->word, 0x01010101, 0,
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &self->shared->word, 0x01010101, 0,
 						     size | MEMWAIT_OWNED));
 }
 
-OWNER_TEST(R34_the_oldest_owned_waiter_is_told_and_no_other)
+OWNER_TEST(R34_only_the_oldest_owned_waiter_gets_owner_died)
 {
-	struct board *board = self->board;
-	pid_t pid = start_owner(board, IS_KILLED);
-	struct waiter plain = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+	struct shared *shared = self->shared;
+	pid_t pid = start_owner(shared, IS_KILLED);
+	struct waiter plain = { .fd = self->fd, .addr = &shared->word, .expected = shared->id,
 				.deadline = MEMWAIT_FOREVER, .flags = U64 };
 	struct owned_waiter w[3];
 	int i;
 
-	board->word = board->id;
+	shared->word = shared->id;
 	waiter_start(&plain);
 	for (i = 0; i < 3; i++) {
-		w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word, .stays = 1,
-					       .expected = board->id, .flags = OWNED64 };
+		w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &shared->word, .stays = 1,
+					       .expected = shared->id, .flags = OWNED64 };
 		owned_waiter_start(&w[i]);
 	}
 	kill_child(pid);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
-	EXPECT_EQ(3, mw_waiters(self->fd, &board->word, U64));
+	EXPECT_EQ(3, mw_waiters(self->fd, &shared->word, U64));
 
-	/* Each that is told dies in turn: the next is told. */
+	/* After each notified waiter has died in turn, the next waiter receives OWNER_DIED. */
 	for (i = 1; i < 3; i++) {
 		owned_waiter_join(&w[i - 1]);
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[i]));
-		EXPECT_EQ(3 - i, mw_waiters(self->fd, &board->word, U64));
+		EXPECT_EQ(3 - i, mw_waiters(self->fd, &shared->word, U64));
 	}
 	owned_waiter_join(&w[2]);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&plain));
 }
 
-/* On a word of every size, of which none names an owner. */
+/* With words of every size, none of which names an owner. */
 OWNER_TEST(R34_a_waiter_that_was_woken_and_dies_passes_the_word_on)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	uint32_t size;
 	pid_t pids[3];
 	int i;
 
 	for (size = MEMWAIT_SIZE_U8; size <= MEMWAIT_SIZE_U64; size++) {
 		for (i = 0; i < 3; i++)
-			pids[i] = owned_child_start(self->fd, &board->children[i], &board->word, 0,
-						    size | MEMWAIT_OWNED);
-		EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
-		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&board->children[0], 1));
-		EXPECT_EQ(2, mw_waiters(self->fd, &board->word, size));
+			pids[i] = owned_child_start(self->fd, &shared->children[i], &shared->word,
+						    0, size | MEMWAIT_OWNED);
+		EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, size));
+		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&shared->children[0], 1));
+		EXPECT_EQ(2, mw_waiters(self->fd, &shared->word, size));
 		kill_child(pids[0]);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&board->children[1], 1));
-		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, size));
-		/* It was told, and wakes the next instead of dying: that one is watched now. */
-		EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
-		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&board->children[2], 1));
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&shared->children[1], 1));
+		EXPECT_EQ(1, mw_waiters(self->fd, &shared->word, size));
+		/*
+		 * This waiter received OWNER_DIED and wakes the next waiter instead of dying; the
+		 * word then watches that waiter.
+		 */
+		EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, size));
+		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&shared->children[2], 1));
 		kill_child(pids[1]);
 		kill_child(pids[2]);
 	}
 }
 
-/* A thread that came in between is named by the next waiter: its death is told. */
-OWNER_TEST(R34_the_latest_owner_that_was_named_counts)
+/*
+ * The next waiter names a thread that came in between as the owner: the death of that thread
+ * counts.
+ */
+OWNER_TEST(R34_the_latest_named_owner_counts)
 {
-	struct board *board = self->board;
-	pid_t old = start_owner(board, IS_KILLED), new;
+	struct shared *shared = self->shared;
+	pid_t old = start_owner(shared, IS_KILLED), new;
 	struct owned_waiter w[2];
-	uint64_t id = board->id;
+	uint64_t id = shared->id;
 
-	board->word = id;
-	w[0] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word, .stays = 1,
+	shared->word = id;
+	w[0] = (struct owned_waiter) { .fd = self->fd, .addr = &shared->word, .stays = 1,
 				       .expected = id, .flags = OWNED64 };
 	owned_waiter_start(&w[0]);
-	new = start_owner(board, IS_KILLED);
-	board->word = board->id;
+	new = start_owner(shared, IS_KILLED);
+	shared->word = shared->id;
 	w[1] = w[0];
-	w[1].expected = board->id;
+	w[1].expected = shared->id;
 	owned_waiter_start(&w[1]);
 	kill_child(old);
 	while (lives(self->fd, id))
 		;
-	EXPECT_EQ(2, mw_waiters(self->fd, &board->word, U64));
+	EXPECT_EQ(2, mw_waiters(self->fd, &shared->word, U64));
 	kill_child(new);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
-	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+	EXPECT_EQ(1, mw_waiters(self->fd, &shared->word, U64));
 	owned_waiter_join(&w[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 }
 
-OWNER_TEST(R34_an_event_loop_is_told)
+OWNER_TEST(R34_an_event_loop_gets_owner_died)
 {
-	struct board *board = self->board;
-	pid_t pid = start_owner(board, IS_KILLED);
+	struct shared *shared = self->shared;
+	pid_t pid = start_owner(shared, IS_KILLED);
 	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
 	struct memwait_completion done;
 	uint64_t id;
 
-	board->word = board->id;
+	shared->word = shared->id;
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &shared->word, shared->id, MEMWAIT_FOREVER,
 					    OWNED64, 42, NULL));
 	kill_child(pid);
 	ASSERT_EQ(1, poll(&pfd, 1, poll_patience(100)));
@@ -298,31 +304,34 @@ OWNER_TEST(R34_an_event_loop_is_told)
 	EXPECT_EQ(0, done.count);
 	EXPECT_EQ(0, done.index);
 	EXPECT_EQ(0, done.flags);
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_async(self->fd, &board->word, board->id,
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_async(self->fd, &shared->word, shared->id,
 					       MEMWAIT_FOREVER, OWNED64, 42, NULL));
 }
 
-/* Told and not read, or read and not acted on: the close is a death, and the next is told. */
-OWNER_TEST(R34_a_loop_that_was_told_and_closes_passes_the_word_on)
+/*
+ * A loop received OWNER_DIED and did not read it, or read it and did not act: its close is a death,
+ * which the next waiter receives.
+ */
+OWNER_TEST(R34_a_loop_that_got_owner_died_and_closes_passes_the_word_on)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct memwait_completion done;
 	int reads;
 
 	for (reads = 0; reads < 2; reads++) {
-		pid_t pid = start_owner(board, IS_KILLED);
-		struct owned_waiter w = { .fd = self->fd, .addr = &board->word,
-					  .expected = board->id, .flags = OWNED64 };
+		pid_t pid = start_owner(shared, IS_KILLED);
+		struct owned_waiter w = { .fd = self->fd, .addr = &shared->word,
+					  .expected = shared->id, .flags = OWNED64 };
 		int loop = memwait_open(0);
 
-		board->word = board->id;
+		shared->word = shared->id;
 		ASSERT_EQ(0, mw_owner(loop, MEMWAIT_OWNER_CONTEXT, NULL));
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(loop, &board->word, board->id,
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(loop, &shared->word, shared->id,
 						    in_ms(1000000), OWNED64, 1, NULL));
 		owned_waiter_start(&w);
 		kill_child(pid);
 		spin_until(mw_readable(loop));
-		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+		EXPECT_EQ(1, mw_waiters(self->fd, &shared->word, U64));
 		if (reads)
 			EXPECT_EQ(1, mw_read(loop, &done, 1));
 		close(loop);
@@ -330,28 +339,28 @@ OWNER_TEST(R34_a_loop_that_was_told_and_closes_passes_the_word_on)
 	}
 }
 
-OWNER_TEST(R34_a_moved_waiter_is_told_by_the_target)
+OWNER_TEST(R34_a_moved_waiter_gets_the_deaths_of_the_target)
 {
-	struct board *board = self->board;
-	pid_t pid = start_owner(board, IS_KILLED);
-	struct owned_waiter stays = { .fd = self->fd, .addr = &board->word, .stays = 1,
-				      .expected = board->id, .flags = OWNED64 };
-	struct owned_waiter moved = { .fd = self->fd, .addr = &board->result, .flags = OWNED64 };
+	struct shared *shared = self->shared;
+	pid_t pid = start_owner(shared, IS_KILLED);
+	struct owned_waiter stays = { .fd = self->fd, .addr = &shared->word, .stays = 1,
+				      .expected = shared->id, .flags = OWNED64 };
+	struct owned_waiter moved = { .fd = self->fd, .addr = &shared->result, .flags = OWNED64 };
 	struct memwait_requeue arg = {
-		.addr = (uintptr_t)&board->result,
-		.target = (uintptr_t)&board->word,
+		.addr = (uintptr_t)&shared->result,
+		.target = (uintptr_t)&shared->word,
 		.move = 1,
 		.flags = U64,
 	};
 
-	board->word = board->id;
+	shared->word = shared->id;
 	owned_waiter_start(&stays);
 	owned_waiter_start(&moved);
 	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &arg));
 	ASSERT_EQ(1, arg.moved);
 	kill_child(pid);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&stays));
-	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+	EXPECT_EQ(1, mw_waiters(self->fd, &shared->word, U64));
 	owned_waiter_join(&stays);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&moved));
 }
@@ -369,71 +378,74 @@ static int move_all(int fd, const void *addr, const void *target)
 	return ret ? ret : (int)arg.moved;
 }
 
-/* Those that were moved to where they were are told of whom they watch already. */
-OWNER_TEST(R34_waiters_that_are_moved_to_their_word_are_told)
+/*
+ * Waiters that are moved to the word on which they already waited still receive the death of the
+ * owner that they watch.
+ */
+OWNER_TEST(R34_waiters_moved_to_their_own_word_get_owner_died)
 {
-	struct board *board = self->board;
-	struct child_result *children = board->children;
+	struct shared *shared = self->shared;
+	struct child_result *children = shared->children;
 	pid_t pids[2];
 	int i;
 
 	for (i = 0; i < 2; i++)
-		pids[i] = owned_child_start(self->fd, &children[i], &board->small, 0, OWNED32);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
-	EXPECT_EQ(1, move_all(self->fd, &board->small, &board->small));
+		pids[i] = owned_child_start(self->fd, &children[i], &shared->small, 0, OWNED32);
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->small, 1, U32));
+	EXPECT_EQ(1, move_all(self->fd, &shared->small, &shared->small));
 	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[0], 1));
 	kill_child(pids[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
 	kill_child(pids[1]);
 }
 
-/* Whoever comes later knows more, of whatever user it is. */
-OWNER_TEST(R34_another_users_waiter_names_the_owner_as_well)
+/* A later waiter names the current owner, even if it belongs to another user. */
+OWNER_TEST(R34_a_waiter_of_another_user_can_name_the_owner)
 {
-	struct board *board = self->board;
-	pid_t old = start_owner(board, IS_KILLED), new, stranger;
-	struct owned_waiter w = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+	struct shared *shared = self->shared;
+	pid_t old = start_owner(shared, IS_KILLED), new, unrelated;
+	struct owned_waiter w = { .fd = self->fd, .addr = &shared->word, .expected = shared->id,
 				  .flags = OWNED64 };
 
 	if (geteuid()) {
 		kill_child(old);
 		SKIP(return, "needs root to become another user");
 	}
-	board->word = board->id;
+	shared->word = shared->id;
 	owned_waiter_start(&w);
-	new = start_owner(board, IS_KILLED);
-	board->word = board->id;
-	stranger = fork_child();
-	if (!stranger) {
+	new = start_owner(shared, IS_KILLED);
+	shared->word = shared->id;
+	unrelated = fork_child();
+	if (!unrelated) {
 		int fd;
 
 		if (setgid(65534) || setuid(65534))
 			_exit(1);
 		fd = memwait_open(0);
 		my_id(fd);
-		mw_wait(fd, &board->word, board->word, MEMWAIT_FOREVER, OWNED64);
+		mw_wait(fd, &shared->word, shared->word, MEMWAIT_FOREVER, OWNED64);
 		pause();
 	}
-	await_waiters(self->fd, &board->word, U64, 2);
+	await_waiters(self->fd, &shared->word, U64, 2);
 	kill_child(new);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
-	kill_child(stranger);
+	kill_child(unrelated);
 	kill_child(old);
 }
 
 OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 {
-	struct board *board = self->board;
-	pid_t pid = start_owner(board, IS_KILLED);
-	struct owned_waiter w = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+	struct shared *shared = self->shared;
+	pid_t pid = start_owner(shared, IS_KILLED);
+	struct owned_waiter w = { .fd = self->fd, .addr = &shared->word, .expected = shared->id,
 				  .flags = OWNED64 };
 	uint64_t id;
 
-	board->word = board->id;
+	shared->word = shared->id;
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &shared->word, shared->id, MEMWAIT_FOREVER,
 					    OWNED64, 0, &id));
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &board->word, board->id, in_ms(2),
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &shared->word, shared->id, in_ms(2),
 					     OWNED64));
 	owned_waiter_start(&w);
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
@@ -442,32 +454,32 @@ OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
-/* The word names nobody, so it watches nobody yet. */
-OWNER_TEST(R34_the_first_waiter_leaves_a_word_before_anybody_is_watched)
+/* The word names no owner, so it watches none yet. */
+OWNER_TEST(R34_the_first_waiter_leaves_a_word_before_an_owner_is_watched)
 {
-	struct board *board = self->board;
-	pid_t pid = start_owner(board, IS_KILLED);
-	struct owned_waiter w = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+	struct shared *shared = self->shared;
+	pid_t pid = start_owner(shared, IS_KILLED);
+	struct owned_waiter w = { .fd = self->fd, .addr = &shared->word, .expected = shared->id,
 				  .flags = OWNED64 };
 	struct memwait_completion done;
 	uint64_t first;
 
-	board->word = 0;
+	shared->word = 0;
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, 0, MEMWAIT_FOREVER, OWNED64,
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &shared->word, 0, MEMWAIT_FOREVER, OWNED64,
 					    1, &first));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, 0, MEMWAIT_FOREVER, OWNED64,
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &shared->word, 0, MEMWAIT_FOREVER, OWNED64,
 					    2, NULL));
 	EXPECT_EQ(0, mw_cancel(self->fd, first));
-	board->word = board->id;
+	shared->word = shared->id;
 	owned_waiter_start(&w);
 	kill_child(pid);
-	/* The second one is the oldest now. */
+	/* Now the second waiter is the oldest. */
 	sleep_until(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(2, done.user_data);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w));
 }
 
@@ -485,17 +497,17 @@ OWNER_TEST(R31_owners_are_limited)
 	EXPECT_EQ(-ENOSPC, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 	EXPECT_EQ(self->id, my_id(self->fd));
 	w.id = 1;
-	ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, publish_id, &w));
 	pthread_join(thread, NULL);
 	EXPECT_EQ(0, w.id);
 	close(fd);
-	/* It counts until the waiters of its words have been told. */
+	/* The id counts until the waiters of its words have been notified of the death. */
 	mw_await_owners(self->fd, self->owners);
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 }
 
-/* The limit is on the living: however fast threads end, the next one has its id. */
-OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
+/* The limit applies to living owners: however fast threads end, the next thread gets an id. */
+OWNER_TEST(R31_dead_owners_do_not_count_against_the_limit)
 {
 	struct owned_waiter w = { .fd = self->fd };
 	int i, refused = 0;
@@ -503,27 +515,27 @@ OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
-	/* No kernel thread comes in between. */
+	/* No kernel thread runs in between. */
 	ASSERT_EQ(0, pin(10));
-	/* One may have been joined before its end is seen. */
+	/* A thread may have been joined before its end is processed. */
 	ASSERT_EQ(0, change_number(OWNER_LIMIT, self->owners + 4));
 	for (i = 0; i < LOAD(2000, 400); i++) {
 		w.id = 0;
-		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, publish_id, &w));
 		pthread_join(thread, NULL);
 		refused += !w.id;
 	}
 	EXPECT_EQ(0, refused);
 }
 
-OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
+OWNER_TEST(R26_a_thread_with_an_id_holds_the_module)
 {
 	long before = settled_references(self->fd);
 	struct owned_waiter w = { .fd = memwait_open(0), .stays = 1 };
 
 	if (before < 0)
 		SKIP(return, "the module is built in");
-	ASSERT_EQ(0, pthread_create(&w.thread, NULL, tell_id, &w));
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, publish_id, &w));
 	await_id(&w.id);
 	close(w.fd);
 	EXPECT_LT(before, read_number(REFCNT));
@@ -532,8 +544,8 @@ OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
 }
 
 /*
- * Threads that lock, unlock and are killed at random: whoever waits goes on. The word names its
- * owner; who finds it taken sets the top bit and waits.
+ * R35: threads lock, unlock and are killed at random; the remaining threads continue. The word
+ * names its owner; a thread that finds it locked sets the top bit and waits.
  */
 #define CONTENDED	(MEMWAIT_OWNER_MASK + 1)
 #define LOCKERS		4
@@ -549,7 +561,10 @@ static int lock_word(int fd, uint64_t *word, uint64_t me)
 	for (;;) {
 		uint64_t owner = old & MEMWAIT_OWNER_MASK;
 
-		/* Free, or of a dead one: taken as contended, for others may be waiting. */
+		/*
+		 * Free, or the owner is dead: take the lock as contended, because others may be
+		 * waiting.
+		 */
 		if (!owner || ret == MEMWAIT_OWNER_DIED) {
 			if (__atomic_compare_exchange_n(word, &old, me | CONTENDED, false,
 							__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
@@ -563,7 +578,7 @@ static int lock_word(int fd, uint64_t *word, uint64_t me)
 			continue;
 		old |= CONTENDED;
 		ret = mw_wait(fd, word, old, MEMWAIT_FOREVER, OWNED64);
-		/* Told that somebody died: maybe not the owner. Ask about what is there now. */
+		/* A death was reported, perhaps not that of the owner: check the current owner. */
 		if (ret == MEMWAIT_OWNER_DIED) {
 			old = __atomic_load_n(word, __ATOMIC_RELAXED);
 			if (old & MEMWAIT_OWNER_MASK)
@@ -582,13 +597,13 @@ static void unlock_word(int fd, uint64_t *word)
 
 struct locked {
 	uint64_t word;
-	uint64_t inside;	/* the id of the one inside */
+	uint64_t inside;	/* the id of the thread that holds the lock */
 	uint64_t turns;
 	uint64_t recovered;
 	uint64_t broken;
 };
 
-static void lock_for_ever(struct locked *l)
+static void lock_forever(struct locked *l)
 {
 	int fd = memwait_open(0);
 	uint64_t me = my_id(fd);
@@ -609,7 +624,7 @@ static void lock_for_ever(struct locked *l)
 
 OWNER_TEST(R35_a_lock_survives_its_owners)
 {
-	struct locked *l = (struct locked *)(self->board + 1);
+	struct locked *l = (struct locked *)(self->shared + 1);
 	uint64_t random = 2463534242ULL, end = in_ms(LOAD(5000, 1000)), turns;
 	struct timespec pause = { 0, 0 };
 	pid_t pids[LOCKERS];
@@ -618,7 +633,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 	for (i = 0; i < LOCKERS; i++) {
 		pids[i] = fork_child();
 		if (!pids[i])
-			lock_for_ever(l);
+			lock_forever(l);
 	}
 	while (deaths < LOAD(100, 30) || now_ns(CLOCK_MONOTONIC) < end ||
 	       !__atomic_load_n(&l->recovered, __ATOMIC_RELAXED)) {
@@ -627,29 +642,29 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		i = next_random(&random) % LOCKERS;
 		kill_child(pids[i]);
 		deaths++;
-		/* The others go on without it: there is a turn that was not yet when it died. */
+		/* The others continue without it: a later turn than at its death begins. */
 		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
 		spin_until(__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) != turns);
 		pids[i] = fork_child();
 		if (!pids[i])
-			lock_for_ever(l);
+			lock_forever(l);
 	}
 	for (i = 0; i < LOCKERS; i++)
 		kill_child(pids[i]);
-	TH_LOG("%d deaths, %llu with the lock, %llu turns", deaths,
+	TH_LOG("%d kills, %llu of them of the owner, %llu turns", deaths,
 	       (unsigned long long)l->recovered, (unsigned long long)l->turns);
 	EXPECT_EQ(0, l->broken);
 	EXPECT_LT(0, l->recovered);
 }
 
 /*
- * A million locks of one owner: its waiters are told in steps, and each of them once. Where the
- * kernel checks itself there are fewer, which still take several runs of the work.
+ * R29: an owner of a million locks dies: its waiters are notified in steps, each of them once. On
+ * kernels with debugging there are fewer, which still take several work items.
  */
 OWNER_TEST(R29_a_million_words_of_one_owner)
 {
 	const int n = LOAD(1 << 20, 1 << 12), batch = 1024;
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct memwait_async *entries = calloc(batch, sizeof(*entries));
 	struct memwait_completion *done = calloc(batch, sizeof(*done));
 	uint64_t *words, start, id;
@@ -659,10 +674,13 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 	words = private_page(n * sizeof(*words));
 	ASSERT_TRUE(geteuid() || !set_limit(n));
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	pid = start_owner(board, IS_KILLED);
-	id = board->id;
+	pid = start_owner(shared, IS_KILLED);
+	id = shared->id;
 	while (armed < n) {
-		/* It may have been a part of a batch, so the last one may be smaller. */
+		/*
+		 * The previous call may have done part of a batch, so the last batch may be
+		 * smaller.
+		 */
 		for (j = 0; j < batch && armed + j < n; j++) {
 			words[armed + j] = id;
 			entries[j].wait = (struct memwait_wait) {
@@ -695,7 +713,7 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 			words[done[j].user_data] = 0;
 		}
 	}
-	TH_LOG("%d waiters were told in %llu ms", armed,
+	TH_LOG("%d waiters were notified of the death in %llu ms", armed,
 	       (unsigned long long)((now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_MSEC));
 	munmap(words, n * sizeof(*words));
 	free(entries);

@@ -10,20 +10,20 @@
 #define OWNED32	(U32 | MEMWAIT_OWNED)
 
 /* Memory that a test shares with its children. */
-struct board {
-	uint64_t word;		/* of an owner */
-	uint32_t small;		/* of nobody */
+struct shared {
+	uint64_t word;		/* may name an owner */
+	uint32_t small;		/* names no owner */
 	uint32_t go;
 	uint64_t id;
 	int result[4];
 	struct child_result {
 		int result;
 		int done;
-		int again;	/* a child that was told may wait anew */
+		int again;	/* a child that received OWNER_DIED may wait again */
 	} children[4];
 };
 
-/* The id of the calling thread, or 0. */
+/* Returns the id of the calling thread, or 0. */
 static inline uint64_t my_id(int fd)
 {
 	uint64_t id;
@@ -47,7 +47,7 @@ static inline void store_id(uint64_t *to, uint64_t id)
 	__atomic_store_n(to, id, __ATOMIC_RELEASE);
 }
 
-/* A thread that has an id, waits once and keeps the result. */
+/* A thread that has an id, waits once and stores the result. */
 struct owned_waiter {
 	pthread_t thread;
 	int fd;
@@ -57,7 +57,7 @@ struct owned_waiter {
 	uint64_t id;
 	int result;
 	int done;
-	int stays;		/* until it is 0, the thread lives on */
+	int stays;		/* the thread ends when this is 0 */
 };
 
 static inline void *owned_waiter_main(void *arg)
@@ -97,8 +97,8 @@ static inline int owned_waiter_join(struct owned_waiter *w)
 }
 
 /*
- * The same as a process, which stays until it is killed: the end of a thread is no death. One that
- * is told of a death waits anew when it may.
+ * The same as a process, which stays until it is killed, because the end of a thread is not a
+ * death. After OWNER_DIED it waits again when it is allowed to.
  */
 static inline void owned_child_main(int fd, struct child_result *child, const void *addr,
 				    uint64_t expected, uint32_t flags)
@@ -138,9 +138,9 @@ FIXTURE(owner)
 {
 	int fd;
 	long page;
-	struct board *board;
+	struct shared *shared;
 	uint64_t id;
-	uint64_t owners;	/* with this thread's */
+	uint64_t owners;	/* including this thread */
 };
 
 FIXTURE_SETUP(owner)
@@ -150,9 +150,9 @@ FIXTURE_SETUP(owner)
 	self->fd = open_device(O_NONBLOCK);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	self->page = sysconf(_SC_PAGESIZE);
-	self->board = shared_page(self->page);
+	self->shared = shared_page(self->page);
 	mw_await_owners(self->fd, 0);
 	self->id = my_id(self->fd);
 	ASSERT_NE(0, self->id);
@@ -172,7 +172,7 @@ FIXTURE_TEARDOWN(owner)
 
 #define OWNER_TEST(name)	TEST_F_TIMEOUT(owner, name, 300)
 
-/* Whether the kernel takes an id for that of a living owner. */
+/* Whether the kernel considers the id that of a living owner. */
 static inline bool lives(int fd, uint64_t id)
 {
 	uint64_t word = id;
@@ -181,7 +181,7 @@ static inline bool lives(int fd, uint64_t id)
 	return ret == MEMWAIT_TIMED_OUT ? true : ret == MEMWAIT_OWNER_DIED ? false : (abort(), 0);
 }
 
-static inline void *tell_id(void *arg)
+static inline void *publish_id(void *arg)
 {
 	struct owned_waiter *w = arg;
 
@@ -193,8 +193,9 @@ static inline void *tell_id(void *arg)
 #define REFCNT	"/sys/module/memwait/refcnt"
 
 /*
- * References to the module when those of the dead are put, which happens after they have ceased to
- * count, or -1. Nobody else may use the device meanwhile, or it takes some time.
+ * Returns the number of references to the module, or -1, after those of dead owners have been
+ * dropped, which happens after they have ceased to count. If another process uses the device, this
+ * waits until a time limit.
  */
 static inline long settled_references(int fd)
 {
@@ -205,16 +206,16 @@ static inline long settled_references(int fd)
 	return read_number(REFCNT);
 }
 
-/* How an owner ends, in a process of its own, after it has sent its id. */
+/* The ways in which an owner ends, in its own process, after it has published its id. */
 enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, THREAD_EXITS, LEADER_EXITS, SAYS_SO, ENDS };
 
 static inline void *execute(void *arg)
 {
-	struct board *board = arg;
+	struct shared *shared = arg;
 	int fd = memwait_open(0);
 
-	board->id = my_id(fd);
-	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
+	shared->id = my_id(fd);
+	sleep_until(__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE));
 	execl("/bin/busybox", "sleep", "1000", NULL);
 	execlp("sleep", "sleep", "1000", NULL);
 	return NULL;
@@ -222,11 +223,11 @@ static inline void *execute(void *arg)
 
 static inline void *exit_thread(void *arg)
 {
-	struct board *board = arg;
+	struct shared *shared = arg;
 	int fd = memwait_open(0);
 
-	store_id(&board->id, my_id(fd));
-	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
+	store_id(&shared->id, my_id(fd));
+	sleep_until(__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE));
 	return NULL;
 }
 
@@ -236,18 +237,18 @@ static inline void *outlive(void *arg)
 	return NULL;
 }
 
-static inline void end_as(int how, struct board *board)
+static inline void end_as(int how, struct shared *shared)
 {
 	int fd = memwait_open(0);
 	pthread_t thread;
 
 	switch (how) {
 	case THREAD_EXECUTES:
-		pthread_create(&thread, NULL, execute, board);
+		pthread_create(&thread, NULL, execute, shared);
 		pause();
 		break;
 	case THREAD_EXITS:
-		pthread_create(&thread, NULL, exit_thread, board);
+		pthread_create(&thread, NULL, exit_thread, shared);
 		pthread_join(thread, NULL);
 		pause();
 		break;
@@ -255,13 +256,13 @@ static inline void end_as(int how, struct board *board)
 		pthread_create(&thread, NULL, outlive, NULL);
 		break;
 	case EXECUTES:
-		execute(board);
+		execute(shared);
 		break;
 	}
-	store_id(&board->id, my_id(fd));
+	store_id(&shared->id, my_id(fd));
 	if (how == IS_KILLED)
 		pause();
-	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
+	sleep_until(__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE));
 	if (how == SAYS_SO) {
 		mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL);
 		pause();
@@ -270,18 +271,18 @@ static inline void end_as(int how, struct board *board)
 		pthread_exit(NULL);
 }
 
-static inline pid_t start_owner(struct board *board, int how)
+static inline pid_t start_owner(struct shared *shared, int how)
 {
 	pid_t pid;
 
-	board->id = 0;
-	board->go = 0;
+	shared->id = 0;
+	shared->go = 0;
 	pid = fork_child();
 	if (!pid) {
-		end_as(how, board);
+		end_as(how, shared);
 		_exit(0);
 	}
-	await_id(&board->id);
+	await_id(&shared->id);
 	return pid;
 }
 

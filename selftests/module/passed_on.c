@@ -1,31 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R25, R32: to whom the notifies of a context go that nobody has read, and that this has an end. */
+/* R25, R32: which waiters get the unread notifies of a closed context, and how many. */
 #include "several_test.h"
 
-/* A word's waits in the context that ends, in what order others wait there, and what those get. */
+/*
+ * The waits of the closed context on a word, the other waiters of the word, and how many notifies
+ * each of those gets.
+ */
 static const struct line {
 	const char *name;
-	int own;		/* waits with MEMWAIT_PERSISTENT */
-	int group;		/* and a group */
-	int counted;		/* notifies of all */
-	const char *others;	/* o: one shot, p: persistent */
+	int own;		/* number of waits with MEMWAIT_PERSISTENT */
+	int group;		/* plus a group wait */
+	int counted;		/* notifies with count MEMWAIT_ALL */
+	const char *others;	/* o: one-shot, p: persistent */
 	int got[4];
 } lines[] = {
-	{ "nobody", 2, 0, 5, "", { 0 } },
-	{ "one for each", 1, 0, 5, "oo", { 1, 1 } },
-	{ "a persistent one takes the rest", 1, 0, 5, "opo", { 1, 3, 1 } },
-	{ "the first of two", 1, 0, 9, "oppo", { 1, 6, 1, 1 } },
-	{ "of several waits, once", 3, 0, 4, "opo", { 1, 10, 1 } },
-	{ "fewer than wait", 1, 0, 2, "oopo", { 1, 1 } },
-	{ "with a group", 1, 1, 2, "po", { 2, 1 } },
-};
-
-struct others {
-	int fd;
-	struct runner runner;
-	uint32_t *word;
-	long oks, looks;
-	int stop;
+	{ "no waiter", 2, 0, 5, "", { 0 } },
+	{ "one, however often it was notified", 1, 0, 5, "oo", { 1 } },
+	{ "one for each", 3, 0, 2, "opo", { 1, 1, 1 } },
+	{ "a persistent wait is queued again", 5, 0, 1, "opo", { 1, 3, 1 } },
+	{ "fewer than wait", 3, 0, 4, "oppo", { 1, 1, 1 } },
+	{ "one of a group", 1, 1, 2, "po", { 1, 1 } },
 };
 
 static int watch(int fd, const uint32_t *word, uint64_t user_data)
@@ -33,7 +27,7 @@ static int watch(int fd, const uint32_t *word, uint64_t user_data)
 	return mw_async(fd, word, 0, FOREVER, U32 | MEMWAIT_PERSISTENT, user_data, NULL);
 }
 
-/* All notifies of a line are counted by one context, which nobody reads, and then by nobody. */
+/* Arms the waits of a line in one context, and notifies them; their completions are never read. */
 static int count_line(int fd, const struct line *line, uint32_t *word)
 {
 	struct memwait_wait of_group = member(word, 0, U32);
@@ -48,7 +42,7 @@ static int count_line(int fd, const struct line *line, uint32_t *word)
 	return failed;
 }
 
-MEMWAIT_TEST(R25_R32_the_unread_goes_to_those_who_wait_now)
+MEMWAIT_TEST(R25_R32_unread_notifies_go_to_current_waiters)
 {
 	uint32_t *words = self->shared;
 	struct memwait_completion done;
@@ -56,7 +50,7 @@ MEMWAIT_TEST(R25_R32_the_unread_goes_to_those_who_wait_now)
 	int fd = memwait_open(O_NONBLOCK), n;
 	size_t i, j;
 
-	/* One context has the waits of all lines, in turns. */
+	/* One context has the waits of all lines, whose notifies alternate. */
 	for (i = 0; i < ARRAY_SIZE(lines); i++)
 		ASSERT_EQ(0, count_line(fd, &lines[i], &words[i]));
 	for (j = 0; j < 4; j++) {
@@ -81,51 +75,33 @@ MEMWAIT_TEST(R25_R32_the_unread_goes_to_those_who_wait_now)
 	}
 }
 
-/* Joins again whenever it is notified. */
-static int join_again(struct others *others)
+#define OWN	2000
+#define TIMES	50
+
+/* The words alternate, so that no two consecutive completions belong to the same word. */
+MEMWAIT_TEST(R25_a_close_passes_on_one_notify_for_each_wait)
 {
-	struct memwait_completion done[16];
-	int n, i;
-
-	while (!__atomic_load_n(&others->stop, __ATOMIC_ACQUIRE)) {
-		n = mw_read(others->fd, done, 16);
-		add_one(&others->looks);
-		for (i = 0; i < n; i++) {
-			others->oks++;
-			if (mw_arm(others->fd, others->word, 0) != MEMWAIT_PENDING)
-				return -1;
-		}
-	}
-	return 0;
-}
-
-ADAPTER(rejoin, struct others *others, join_again(others))
-
-#define OWN	5000	/* so that it takes a while */
-#define TIMES	5
-#define OTHERS	3
-
-/* Who joins again gets no more than who does not, or the close would last as long as he goes on. */
-MEMWAIT_TEST(R25_who_joins_again_does_not_hold_up_the_end_of_a_context)
-{
-	struct others others = { .fd = memwait_open(O_NONBLOCK), .word = self->shared };
-	int fd = memwait_open(O_NONBLOCK), i;
+	uint32_t *words = self->shared;
+	struct memwait_completion done;
+	int fd = memwait_open(O_NONBLOCK), i, j;
 
 	for (i = 0; i < OWN; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, watch(fd, others.word, i));
-	for (i = 0; i < TIMES; i++)
-		ASSERT_EQ(OWN, mw_notify(fd, others.word, MEMWAIT_ALL, U32));
-	for (i = 0; i < OTHERS; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(others.fd, others.word, i));
-	runner_start(&others.runner, rejoin, &others);
-	await_counted(&others.looks);
+		ASSERT_EQ(MEMWAIT_PENDING, watch(fd, &words[i % 2], i));
+	for (i = 0; i < OWN; i++)
+		ASSERT_EQ(1, mw_notify(fd, &words[i % 2], 1, U32));
+	for (i = 0; i < TIMES; i++) {
+		for (j = 0; j < 2; j++)
+			ASSERT_EQ(OWN / 2, mw_notify(fd, &words[j], MEMWAIT_ALL, U32));
+	}
+	for (j = 0; j < 2; j++)
+		ASSERT_EQ(MEMWAIT_PENDING, watch(self->fd, &words[j], j));
 	close(fd);
-	/* All are read, and are back. */
-	await_waiters(self->fd, others.word, U32, OTHERS);
-	__atomic_store_n(&others.stop, 1, __ATOMIC_RELEASE);
-	EXPECT_EQ(0, runner_join(&others.runner));
-	EXPECT_EQ(OTHERS, others.oks);
-	close(others.fd);
+	for (j = 0; j < 2; j++) {
+		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(j, done.user_data);
+		EXPECT_EQ(OWN / 2, done.count);
+	}
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
 }
 
 TEST_HARNESS_MAIN

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R31: contexts, and what only waits keep, are counted for each user, and limited. */
+/* R31: contexts, and objects that only waits pin, are counted for each user and limited. */
 #include "limits_test.h"
+#include "several_test.h"
 #include <sys/resource.h>
 
 /*
- * Limits that are the module's, as that of waits is: put back however a test ends. Each test
- * lowers one for a child that is somebody else, so that nobody is disturbed.
+ * These limits are module parameters; teardown restores them however a test ends. Each test lowers
+ * a limit for a child with another user id, so that no other process is affected.
  */
-#define SHARERS		50
+#define SHARING_WAITS		50
 #define FILES		50
 #define SPACES		100
-/* A wait and what it keeps. */
-#define KEEPER		(1 + PIN_WAITS)
-/* For so many files, some waits on another one, and nothing else. */
-#define LIMIT		(SHARERS + PIN_WAITS + FILES * KEEPER)
+/* A wait and the object that it pins. */
+#define WAIT_AND_PIN		(1 + PIN_WAITS)
+/* Room for a wait on each of FILES files, and SHARING_WAITS waits on one more file. */
+#define LIMIT		(SHARING_WAITS + PIN_WAITS + FILES * WAIT_AND_PIN)
 #define CONTEXTS	50
 
 FIXTURE(counts)
@@ -52,7 +53,7 @@ COUNTS_TEST(R24_R31_info_reports_the_limits_in_force)
 	EXPECT_LE(1, info.user_contexts);
 }
 
-/* Arms a wait on a file of its own, that nothing but the wait keeps. */
+/* Arms a wait on a new file, which only the wait pins afterwards. */
 static int pin_file(int fd, uint64_t *id)
 {
 	int memory = new_file(4096), ret;
@@ -64,7 +65,7 @@ static int pin_file(int fd, uint64_t *id)
 	return ret;
 }
 
-/* What only a wait keeps goes with it. */
+/* An object that only a wait pins is released with the wait. */
 static void run_pinner(uint32_t *word)
 {
 	struct rlimit few = { 32, 32 };
@@ -75,11 +76,11 @@ static void run_pinner(uint32_t *word)
 	become_nobody();
 	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
 	fd = memwait_open(O_NONBLOCK);
-	/* However many waits there are on a file, one after the other, they share a pin. */
-	for (i = 0; i < SHARERS; i++)
+	/* All waits of a context on one file share a pin. */
+	for (i = 0; i < SHARING_WAITS; i++)
 		CHECK(mw_arm(fd, word + i, i) == MEMWAIT_PENDING);
 	CHECK(mw_fdinfo(fd, "pins") == 1);
-	CHECK(mw_user_waits(fd) == SHARERS + PIN_WAITS);
+	CHECK(mw_user_waits(fd) == SHARING_WAITS + PIN_WAITS);
 	for (i = 0; i < FILES; i++)
 		CHECK(pin_file(fd, &ids[i]) == MEMWAIT_PENDING);
 	CHECK(mw_fdinfo(fd, "pins") == FILES + 1);
@@ -89,15 +90,15 @@ static void run_pinner(uint32_t *word)
 	CHECK(id == 0);
 	CHECK(mw_fdinfo(fd, "pins") == FILES + 1);
 	CHECK(mw_user_waits(fd) == LIMIT);
-	/* One that is cancelled makes room for one. */
+	/* A cancelled wait makes room for a new one. */
 	CHECK(!mw_cancel(fd, ids[FILES - 7]));
 	CHECK(mw_fdinfo(fd, "pins") == FILES);
-	CHECK(mw_user_waits(fd) == LIMIT - KEEPER);
+	CHECK(mw_user_waits(fd) == LIMIT - WAIT_AND_PIN);
 	CHECK(pin_file(fd, &ids[FILES - 7]) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 
-	/* The last wait of a file gives it back when it is read. */
-	for (i = 0; i < SHARERS; i++)
+	/* The pin of a file is released when the completion of its last wait is read. */
+	for (i = 0; i < SHARING_WAITS; i++)
 		CHECK(mw_notify(fd, word + i, 1, U32) == 1);
 	while ((i = mw_read(fd, done, 4)) > 0)
 		;
@@ -108,8 +109,8 @@ static void run_pinner(uint32_t *word)
 	CHECK(mw_user_waits(fd) == 0);
 	CHECK(mw_fdinfo(fd, "pins") == 0);
 
-	/* So does the close. */
-	for (i = 0; i < LIMIT / KEEPER; i++)
+	/* Closing the context releases everything as well. */
+	for (i = 0; i < LIMIT / WAIT_AND_PIN; i++)
 		CHECK(pin_file(fd, &id) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(renew(&fd));
@@ -117,7 +118,7 @@ static void run_pinner(uint32_t *word)
 	_exit(0);
 }
 
-COUNTS_TEST(R31_files_that_only_waits_keep_are_counted_with_them)
+COUNTS_TEST(R31_files_that_only_waits_pin_are_counted_with_them)
 {
 	pid_t pid;
 
@@ -128,7 +129,7 @@ COUNTS_TEST(R31_files_that_only_waits_keep_are_counted_with_them)
 	EXPECT_EQ(0, child_status(pid));
 }
 
-/* The words of a group have one pin of each file, in whatever order they are. */
+/* The words of a group share one pin for each file, in whatever order they are. */
 COUNTS_TEST(R31_a_group_pins_each_file_once)
 {
 	uint32_t *words[3] = { self->word, private_page(4096), shared_page(4096) };
@@ -157,8 +158,8 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 	EXPECT_EQ(before, mw_user_waits(self->fd));
 }
 
-/* As an event loop waits on shared words, and on a private one of its own. */
-COUNTS_TEST(R31_words_of_a_file_and_private_ones_in_turn_have_a_pin_each)
+/* As in an event loop that waits on shared words and on a private word of its own. */
+COUNTS_TEST(R31_alternating_shared_and_private_words_need_two_pins)
 {
 	uint64_t before = mw_user_waits(self->fd);
 	uint32_t *own = private_page(4096);
@@ -182,7 +183,7 @@ struct refused {
 	long calls;
 };
 
-/* Each call cannot write what it returns. */
+/* Each call fails, because the kernel cannot write the result. */
 static void *arm_in_vain(void *arg)
 {
 	struct refused *r = arg;
@@ -200,7 +201,7 @@ static void *arm_in_vain(void *arg)
 	return NULL;
 }
 
-COUNTS_TEST(R31_a_refused_call_gives_back_what_it_took)
+COUNTS_TEST(R31_a_refused_call_refunds_its_charge)
 {
 	uint64_t before = mw_user_waits(self->fd), end, id;
 	uint32_t *other = shared_page(4096);
@@ -217,12 +218,36 @@ COUNTS_TEST(R31_a_refused_call_gives_back_what_it_took)
 	}
 	__atomic_store_n(&r.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	/* The last ones may be left to the user's work. */
-	spin_until(mw_user_waits(self->fd) == before + 1 + PIN_WAITS);
+	EXPECT_EQ(before + 1 + PIN_WAITS, mw_user_waits(self->fd));
 	EXPECT_EQ(1, mw_fdinfo(self->fd, "pins"));
 }
 
-/* Each child arms a wait on a word that is its own, and dies. */
+/*
+ * The second file exceeds the limit. The counts are then as before, and a call within the limit
+ * succeeds.
+ */
+COUNTS_TEST(R31_a_call_that_was_refused_leaves_no_count)
+{
+	uint32_t *words[2] = { shared_page(4096), shared_page(4096) };
+	struct memwait_wait both[2] = { member(words[0], 0, U32), member(words[1], 0, U32) };
+	uint64_t before = mw_user_waits(self->fd), id;
+	int i;
+
+	ASSERT_EQ(0, set_limit(before + 2 + 2 * PIN_WAITS - 1));
+	for (i = 0; i < 300; i++) {
+		ASSERT_EQ(-ENOSPC, mw_group(self->fd, both, 2, MEMWAIT_FOREVER, 0, 0, NULL));
+		ASSERT_EQ(before, mw_user_waits(self->fd));
+		ASSERT_EQ(0, mw_fdinfo(self->fd, "pins"));
+		ASSERT_EQ(-ENOSPC, mw_group(self->fd, both, 2, MEMWAIT_FOREVER, 0, 0, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[0], 0, MEMWAIT_FOREVER, U32, 0,
+						    &id));
+		ASSERT_EQ(0, mw_cancel(self->fd, id));
+	}
+	for (i = 0; i < 2; i++)
+		munmap(words[i], 4096);
+}
+
+/* Each child arms a wait on a private word of its own and exits. */
 static int pin_space(int fd)
 {
 	pid_t pid = fork_child();
@@ -248,17 +273,17 @@ static void run_space_pinner(void)
 	for (i = 0; i < 3; i++)
 		CHECK(pin_space(fd) == 77);
 	CHECK(mw_fdinfo(fd, "pins") == SPACES);
-	CHECK(mw_user_waits(fd) == SPACES * KEEPER);
+	CHECK(mw_user_waits(fd) == SPACES * WAIT_AND_PIN);
 	CHECK(renew(&fd));
 	CHECK(mw_user_waits(fd) == 0);
 	_exit(0);
 }
 
-COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted_with_waits)
+COUNTS_TEST(R31_address_spaces_of_dead_processes_are_counted_with_waits)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(SPACES * KEEPER));
+	ASSERT_EQ(0, set_limit(SPACES * WAIT_AND_PIN));
 	pid = fork_child();
 	if (!pid)
 		run_space_pinner();
@@ -291,7 +316,7 @@ COUNTS_TEST(R31_contexts_are_counted)
 	int i;
 
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", CONTEXTS));
-	/* The second time as well: the dead have given them back. */
+	/* The second time as well: the contexts of the dead process have been released. */
 	for (i = 0; i < 2; i++) {
 		pid = fork_child();
 		if (!pid)
@@ -301,10 +326,11 @@ COUNTS_TEST(R31_contexts_are_counted)
 }
 
 /*
- * Else a process could fill another one's limit: whose waits are moved within a file, as by a
- * condition variable, and who does not read, would have a pin of each context that moves them.
+ * Otherwise a process could fill the limit of another: a user whose waits are moved within a file,
+ * as by a condition variable, and who does not read, would have a pin for each context that moves
+ * them.
  */
-COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
+COUNTS_TEST(R31_a_move_within_a_file_creates_no_pin)
 {
 	int mover = open_device(O_NONBLOCK), elsewhere = new_file(4096);
 	struct memwait_requeue requeue = {
@@ -323,7 +349,7 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	EXPECT_EQ(0, mw_fdinfo(mover, "pins"));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
 
-	/* A file that the mover has chosen is kept by nobody. */
+	/* A file that the mover has chosen is not pinned for anyone. */
 	requeue.addr = (uintptr_t)(self->word + 1);
 	requeue.target = (uintptr_t)other;
 	EXPECT_EQ(-EXDEV, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R12: a thread that is interrupted, and comes back to its words, has kept its place. */
+/* R12: a thread that is interrupted and returns to its words retains its queue position. */
 #include "signal_test.h"
 #include <linux/io_uring.h>
 #include <sys/ptrace.h>
 
 #define BOX	"/sys/fs/cgroup/memwait-place"
 
-/* How the thread of a test waits, and comes back. */
+/* How the thread of a test waits and returns. */
 enum way {
-	RESTARTS,		/* SA_RESTART */
+	RESTARTS,		/* by SA_RESTART */
 	CALLS_AGAIN,		/* after EINTR */
-	ANY_RESTARTS,		/* WAIT_ANY on three words, the word last */
+	ANY_RESTARTS,		/* WAIT_ANY on three words, the tested word last */
 	ANY_CALLS_AGAIN,
 	NOTIFY_WAIT_RESTARTS,
 	NOTIFY_WAIT_CALLS_AGAIN,
@@ -22,12 +22,12 @@ struct thread {
 	pthread_t thread;
 	pid_t tid;
 	int fd;
-	uint64_t *words;	/* the last of three is waited on */
+	uint64_t *words;	/* the thread waits on the last of three */
 	enum way way;
-	uint32_t *second;	/* the word of the second call, if it is another one */
-	int away;		/* EINTR was seen */
-	int come_back;		/* it may call again */
-	uint64_t expected;	/* in the second call */
+	uint32_t *second;	/* the word of the second call, if it differs */
+	int away;		/* the thread has received EINTR */
+	int come_back;		/* the thread may call again */
+	uint64_t expected;	/* expected value in the second call */
 	int result;
 	int done;
 };
@@ -102,7 +102,7 @@ static int thread_join(struct thread *t)
 	return t->result;
 }
 
-/* Interrupts it; returns when it has seen EINTR, and is in no queue. */
+/* Interrupts the thread; returns when it has received EINTR and is in no queue. */
 static void send_away(struct thread *t)
 {
 	interrupt_thread(t->thread, t->tid);
@@ -154,11 +154,11 @@ FIXTURE_VARIANT_ADD(place, owned) { .way = OWNED_RESTARTS };
 
 #define PLACE_TEST(name)	TEST_F_TIMEOUT(place, name, 300)
 
-/* An async wait on the word behind the others. */
+/* Arms an async wait on the word, behind the other waiters. */
 #define ARM(user_data)	\
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &self->words[2], user_data))
 
-PLACE_TEST(R12_a_restarted_wait_keeps_its_place)
+PLACE_TEST(R12_a_restarted_wait_keeps_its_position)
 {
 	struct thread t = one(self->fd, self->words, variant->way);
 	int i;
@@ -180,7 +180,7 @@ PLACE_TEST(R12_a_restarted_wait_keeps_its_place)
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 }
 
-PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
+PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_position)
 {
 	struct thread t = one(self->fd, self->words, variant->way + 1);
 
@@ -189,7 +189,7 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
 	ARM(1);
 	ARM(2);
 	send_away(&t);
-	/* While it is away it is passed over, and is no wait. */
+	/* While the thread is away, a notify passes it over and it is not counted as a waiter. */
 	EXPECT_EQ(2, mw_waiters(self->fd, &self->words[2], U32));
 	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
 	EXPECT_EQ(self->user_waits + 2 + PIN_WAITS, mw_user_waits(self->fd));
@@ -204,12 +204,12 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
 	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 	EXPECT_COMPLETION(self->fd, 3, MEMWAIT_OK);
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
-	/* And the record is given back. */
+	/* The record of the queue position is released. */
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 }
 
-/* It has the number of its joining, though its queue was another one then. */
-PLACE_TEST(R12_a_place_outlives_the_queue)
+/* The thread retains its position even though the queue was freed in the meantime. */
+PLACE_TEST(R12_a_position_outlives_the_queue)
 {
 	struct thread t = one(self->fd, self->words, variant->way + 1);
 	uint32_t *others = shared_page(1 << 14);
@@ -224,7 +224,7 @@ PLACE_TEST(R12_a_place_outlives_the_queue)
 	}
 	thread_start(&t);
 	send_away(&t);
-	/* More queues than a user keeps. */
+	/* More queues than the kernel caches for a user. */
 	for (i = 0; i < 1024; i++) {
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &others[i], 0, MEMWAIT_FOREVER, U32,
 						    0, &id));
@@ -241,8 +241,8 @@ PLACE_TEST(R12_a_place_outlives_the_queue)
 	munmap(others, 1 << 14);
 }
 
-/* The word may have had another value: only waits end a place. */
-PLACE_TEST(R12_not_equal_keeps_the_place)
+/* The word may have had another value in the meantime: only waits end a queue position. */
+PLACE_TEST(R12_not_equal_keeps_the_position)
 {
 	struct thread t = one(self->fd, self->words, variant->way + 1);
 
@@ -257,7 +257,7 @@ PLACE_TEST(R12_not_equal_keeps_the_place)
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R12_a_place_is_lost_with_another_wait)
+MEMWAIT_TEST(R12_a_position_is_lost_by_another_wait)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t = one(self->fd, words, CALLS_AGAIN);
@@ -267,7 +267,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_another_wait)
 	thread_start(&t);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[2], 1));
 	send_away(&t);
-	/* First to another word, and from there back. */
+	/* First waits on another word, and then again on the first. */
 	t.second = other;
 	__atomic_store_n(&t.away, 0, __ATOMIC_RELEASE);
 	call_back(&t);
@@ -283,7 +283,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_another_wait)
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 }
 
-MEMWAIT_TEST(R12_a_moved_waiter_keeps_its_place_at_the_target)
+MEMWAIT_TEST(R12_a_moved_waiter_keeps_its_position_at_the_target)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t = one(self->fd, words, CALLS_AGAIN);
@@ -307,8 +307,10 @@ MEMWAIT_TEST(R12_a_moved_waiter_keeps_its_place_at_the_target)
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 }
 
-/* Those that have returned are moved as others are: in their order, to the end. */
-MEMWAIT_TEST(R12_one_that_has_returned_is_moved_in_its_turn)
+/*
+ * Waiters that have returned to their position are moved like others: in their order, to the end.
+ */
+MEMWAIT_TEST(R12_a_thread_that_has_returned_is_moved_in_order)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t = one(self->fd, words, RESTARTS);
@@ -345,7 +347,7 @@ static bool write_text(const char *path, const char *text)
 	return written;
 }
 
-/* How often the module has looked for a record with a lock held. */
+/* Returns how often the module has searched for a record with a lock held. */
 static long count_looks(void)
 {
 	FILE *f = fopen(TRACING "/kprobe_profile", "r");
@@ -373,8 +375,11 @@ static int wait_often(void *arg)
 	return 0;
 }
 
-/* A thread that stays away costs the others nothing: a few may share a tree with it by chance. */
-MEMWAIT_TEST(R31_who_is_away_costs_others_no_lock)
+/*
+ * A thread that stays away costs other threads nothing, except for a few that share a tree with it
+ * by chance.
+ */
+MEMWAIT_TEST(R31_an_interrupted_thread_costs_others_no_lock)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t = one(self->fd, words, CALLS_AGAIN);
@@ -405,8 +410,8 @@ MEMWAIT_TEST(R31_who_is_away_costs_others_no_lock)
 
 #define MANY	40
 
-/* They come back in the opposite order, with others behind them. */
-MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
+/* The threads return in the reverse order, with other waiters behind them. */
+MEMWAIT_TEST(R12_many_threads_return_to_their_order)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t[MANY];
@@ -435,7 +440,7 @@ MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
 	}
 }
 
-/* More than are woken in one step, with others between some of them. */
+/* More waiters than one step wakes, with other waiters between some of them. */
 MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
 {
 	uint64_t *words = (uint64_t *)self->shared;
@@ -461,7 +466,7 @@ MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
 	EXPECT_EQ(MANY / 4, mw_read(self->fd, done, MANY));
 }
 
-/* Threads that die while they are away, one after the other. */
+/* Starts and ends threads one after the other while they are away from a queue. */
 static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *words, int n)
 {
 	struct thread t;
@@ -473,13 +478,13 @@ static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *wo
 		send_away(&t);
 		call_back(&t);
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
-		/* One that is joined may not be dead yet. */
+		/* A thread that was joined may not have exited completely yet. */
 		sleep_until(!thread_state(t.tid));
 	}
 }
 
-/* What they leave does not pile up. */
-MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
+/* The records of exited threads do not accumulate. */
+MEMWAIT_TEST(R12_positions_of_exited_threads_do_not_accumulate)
 {
 	handle(SIGUSR1, 0);
 	leave_places(_metadata, self->fd, (uint64_t *)self->shared, 50);
@@ -489,8 +494,8 @@ MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
 
 #define ALIVE	8
 
-/* Nor if others that are away live. */
-MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up_among_the_living)
+/* Not even if other threads that are away are still alive. */
+MEMWAIT_TEST(R12_positions_of_exited_threads_do_not_accumulate_among_others)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread alive[ALIVE];
@@ -513,8 +518,8 @@ MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up_among_the_living)
 	}
 }
 
-/* Words count, and those of a closed context do not. */
-MEMWAIT_TEST(R31_a_user_has_as_many_places_as_waits)
+/* A position counts one for each word; those of a closed context no longer count. */
+MEMWAIT_TEST(R31_positions_of_a_user_are_limited_like_waits)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t[4];
@@ -526,7 +531,10 @@ MEMWAIT_TEST(R31_a_user_has_as_many_places_as_waits)
 	for (round = 0; round < 3; round++) {
 		fd = memwait_open(O_NONBLOCK);
 		for (i = 0; i < 4; i++) {
-			/* With three words, one, three and one: the third has no place. */
+			/*
+			 * Calls with three words, one, three and one: there is no room for the
+			 * third call's position.
+			 */
 			t[i] = one(fd, words, i % 2 ? CALLS_AGAIN : ANY_CALLS_AGAIN);
 			t[i].expected = 7;
 			thread_start(&t[i]);
@@ -551,7 +559,7 @@ static pid_t fork_first(int fd, const uint32_t *word)
 	return pid;
 }
 
-MEMWAIT_TEST(R12_a_stopped_thread_keeps_its_place)
+MEMWAIT_TEST(R12_a_stopped_thread_keeps_its_position)
 {
 	pid_t pid = fork_first(self->fd, self->shared);
 
@@ -566,7 +574,7 @@ MEMWAIT_TEST(R12_a_stopped_thread_keeps_its_place)
 	EXPECT_EQ(0, child_status(pid));
 }
 
-MEMWAIT_TEST(R12_a_traced_thread_keeps_its_place)
+MEMWAIT_TEST(R12_a_traced_thread_keeps_its_position)
 {
 	pid_t pid = fork_first(self->fd, self->shared);
 
@@ -583,12 +591,12 @@ MEMWAIT_TEST(R12_a_traced_thread_keeps_its_place)
 	EXPECT_EQ(0, child_status(pid));
 }
 
-MEMWAIT_TEST(R12_a_thread_that_cgroup_freeze_freezes_keeps_its_place)
+MEMWAIT_TEST(R12_a_thread_frozen_by_its_cgroup_keeps_its_position)
 {
 	bool frozen = false;
 	pid_t pid;
 
-	rmdir(BOX);	/* of a test that was killed */
+	rmdir(BOX);	/* left by a test that was killed */
 	if (mkdir(BOX, 0755) || read_number(BOX "/cgroup.freeze")) {
 		rmdir(BOX);
 		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
@@ -609,7 +617,7 @@ MEMWAIT_TEST(R12_a_thread_that_cgroup_freeze_freezes_keeps_its_place)
 	EXPECT_EQ(0, remove_cgroup(BOX));
 }
 
-/* A ring with a poll request of the current thread's, and how many of its requests are done. */
+/* An io_uring with a poll request of the current thread, and the number of completed requests. */
 struct ring {
 	int fd;
 	const uint32_t *done;
@@ -657,8 +665,11 @@ static void *ring_thread_main(void *arg)
 	return t->err ? NULL : waiter_main(&t->waiter);
 }
 
-/* No signal is there for it, but work, without which the request would not be done. */
-MEMWAIT_TEST(R12_a_thread_that_does_work_of_io_uring_keeps_its_place)
+/*
+ * The thread is interrupted by task work without a signal; without it the request would not
+ * complete.
+ */
+MEMWAIT_TEST(R12_a_thread_that_runs_io_uring_task_work_keeps_its_position)
 {
 	struct ring_thread t = { .waiter = thread_at(self->fd, self->shared) };
 	int fds[2], ring = syscall(SYS_io_uring_setup, 1, &(struct io_uring_params) { 0 });
@@ -700,7 +711,10 @@ static void *execute(void *arg)
 	_exit(99);
 }
 
-/* Two threads have places, and the second executes a program: it is the first one from then on. */
+/*
+ * Two threads have queue positions, and the second executes a program; from then on it is the main
+ * thread.
+ */
 static void interrupt_both_and_execute(int fd, uint64_t *words)
 {
 	struct thread second = one(fd, words, CALLS_AGAIN);
@@ -717,7 +731,7 @@ static void interrupt_both_and_execute(int fd, uint64_t *words)
 		pause();
 }
 
-/* Makes a record and ends it: so others are looked at. */
+/* Creates a record and ends it, which makes the kernel check other records. */
 static void interrupt_one(int fd, uint64_t *words)
 {
 	struct thread t = one(fd, words, CALLS_AGAIN);
@@ -730,7 +744,7 @@ static void interrupt_one(int fd, uint64_t *words)
 	thread_join(&t);
 }
 
-MEMWAIT_TEST(R12_an_exec_by_another_thread_leaves_places_that_end)
+MEMWAIT_TEST(R12_positions_end_after_an_exec_by_another_thread)
 {
 	uint64_t *words = (uint64_t *)self->shared;
 	int fds[2], i;
@@ -750,7 +764,7 @@ MEMWAIT_TEST(R12_an_exec_by_another_thread_leaves_places_that_end)
 	/* Until the program runs. */
 	ASSERT_EQ(0, read(fds[0], &c, 1));
 	EXPECT_EQ(2, mw_fdinfo(self->fd, "places"));
-	/* There is no thread with the id of the second one any more. */
+	/* No thread has the second thread's id any more. */
 	for (i = 0; i < 4; i++)
 		interrupt_one(self->fd, words);
 	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));

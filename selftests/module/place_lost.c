@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R12: who has no place to come back to, or has lost it. */
+/* R12: threads that have no queue position to return to, or have lost it. */
 #include "several_test.h"
 #include <linux/membarrier.h>
 
-/* What a process that was interrupted, and its parent, tell each other. */
-struct board {
+/* Flags by which an interrupted process and its parent synchronise. */
+struct shared {
 	uint32_t word;
-	int away;		/* it was interrupted */
-	int come_back;		/* it may call again */
+	int away;		/* the process was interrupted */
+	int come_back;		/* the process may call again */
 };
 
 static bool set(const int *flag)
@@ -15,22 +15,22 @@ static bool set(const int *flag)
 	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
-static void tell(int *flag)
+static void set_flag(int *flag)
 {
 	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
-static void send_away(struct board *board, pid_t pid)
+static void send_away(struct shared *shared, pid_t pid)
 {
 	await_asleep(pid);
 	kill(pid, SIGUSR1);
-	spin_until(set(&board->away));
+	spin_until(set(&shared->away));
 }
 
 #define ARM(word, user_data)								\
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, user_data))
 
-/* The async wait is the oldest of two, and the other one is that of a process or thread. */
+/* Expects that the async wait is the older of two; the other waiter is a process or thread. */
 #define EXPECT_LAST(word)								\
 	do {										\
 		struct memwait_completion done;						\
@@ -40,10 +40,10 @@ static void send_away(struct board *board, pid_t pid)
 		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));			\
 	} while (0)
 
-/* What the program is, of which another process has executed this one: fd, memory, and flags. */
+/* The environment variable of a program that was executed in a process: fd and memory. */
 #define PROGRAM	"MEMWAIT_PLACE_LOST"
 
-/* The second wait, of a program that was executed. */
+/* In an executed program: performs the second wait. */
 __attribute__((constructor)) static void wait_in_new_program(void)
 {
 	const char *descriptors = getenv(PROGRAM), *second;
@@ -56,41 +56,41 @@ __attribute__((constructor)) static void wait_in_new_program(void)
 	_exit(word == MAP_FAILED ? 98 : mw_wait(atoi(descriptors), word, 0, FOREVER, U32));
 }
 
-static void execute_when_interrupted(int fd, int memory, struct board *board)
+static void execute_when_interrupted(int fd, int memory, struct shared *shared)
 {
 	char *const argv[] = { "/proc/self/exe", NULL };
 	char descriptors[64];
 	char *const envp[] = { descriptors, NULL };
 
-	/* Copies, which the program inherits. */
+	/* Copies without close-on-exec, which the program inherits. */
 	snprintf(descriptors, sizeof(descriptors), PROGRAM "=%d,%d", dup(fd), dup(memory));
 	handle(SIGUSR1, 0);
-	if (mw_wait(fd, &board->word, 0, FOREVER, U32) != -EINTR)
+	if (mw_wait(fd, &shared->word, 0, FOREVER, U32) != -EINTR)
 		_exit(97);
-	tell(&board->away);
-	sleep_until(set(&board->come_back));
+	set_flag(&shared->away);
+	sleep_until(set(&shared->come_back));
 	execve(argv[0], argv, envp);
 	_exit(96);
 }
 
-MEMWAIT_TEST(R12_a_program_that_is_executed_has_no_place)
+MEMWAIT_TEST(R12_an_executed_program_has_no_position)
 {
 	int memory = new_file(self->page);
-	struct board *board;
+	struct shared *shared;
 	pid_t pid;
 
-	board = map_shared(memory, self->page);
+	shared = map_shared(memory, self->page);
 	pid = fork_child();
 	if (!pid)
-		execute_when_interrupted(self->fd, memory, board);
-	await_waiters(self->fd, &board->word, U32, 1);
-	send_away(board, pid);
-	ARM(&board->word, 1);
-	tell(&board->come_back);
-	await_waiters(self->fd, &board->word, U32, 2);
-	EXPECT_LAST(&board->word);
+		execute_when_interrupted(self->fd, memory, shared);
+	await_waiters(self->fd, &shared->word, U32, 1);
+	send_away(shared, pid);
+	ARM(&shared->word, 1);
+	set_flag(&shared->come_back);
+	await_waiters(self->fd, &shared->word, U32, 2);
+	EXPECT_LAST(&shared->word);
 	EXPECT_EQ(MEMWAIT_OK, child_status(pid));
-	munmap(board, self->page);
+	munmap(shared, self->page);
 	close(memory);
 }
 
@@ -111,14 +111,14 @@ static void *wait_any_twice(void *arg)
 	t->result = mw_wait_any(t->fd, t->first, 3, FOREVER, 0, NULL);
 	if (t->result != -EINTR)
 		return NULL;
-	tell(&t->away);
+	set_flag(&t->away);
 	spin_until(set(&t->come_back));
 	t->result = mw_wait_any(t->fd, t->second, 3, FOREVER, 0, NULL);
 	return NULL;
 }
 
-/* The place is that of all words, in their order: it is lost if one of them is another one. */
-MEMWAIT_TEST(R12_a_place_is_lost_with_one_other_word)
+/* A queue position belongs to all words in their order: it is lost if one word differs. */
+MEMWAIT_TEST(R12_a_position_is_lost_if_one_word_differs)
 {
 	static const int others[][3] = { { 3, 1, 2 }, { 0, 3, 2 }, { 0, 1, 3 }, { 0, 2, 1 } };
 	size_t i, j, same;
@@ -134,11 +134,11 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_one_other_word)
 		await_waiters(self->fd, self->shared + 2, U32, 1);
 		interrupt_thread(t.thread, t.tid);
 		spin_until(set(&t.away));
-		/* A word that both calls have in the same place. */
+		/* A word that both calls have at the same index. */
 		for (same = 0; others[i][same] != (int)same; same++)
 			;
 		ARM(self->shared + same, 1);
-		tell(&t.come_back);
+		set_flag(&t.come_back);
 		for (j = 0; j < 3; j++)
 			await_waiters(self->fd, self->shared + others[i][j], U32,
 				      1 + ((size_t)others[i][j] == same));
@@ -149,18 +149,18 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_one_other_word)
 }
 
 /* A thread that waits on a word, is interrupted, and waits again. */
-struct twice {
+struct returning_thread {
 	pthread_t thread;
 	pid_t tid;
 	int fd;
-	uint32_t *word;		/* may be another one when it comes back */
-	bool late;		/* it has a wait in between, which times out */
+	uint32_t *word;		/* may change before the second wait */
+	bool late;		/* the thread has a wait in between, which times out */
 	int away, come_back, timed, result;
 };
 
 static void *come_back(void *arg)
 {
-	struct twice *t = arg;
+	struct returning_thread *t = arg;
 
 	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
 	t->result = mw_wait(t->fd, t->word, 0, FOREVER, U32);
@@ -168,14 +168,14 @@ static void *come_back(void *arg)
 		return NULL;
 	if (t->late)
 		t->timed = mw_wait(t->fd, t->word, 0, in_ms(1), U32);
-	tell(&t->away);
+	set_flag(&t->away);
 	spin_until(set(&t->come_back));
 	t->result = mw_wait(t->fd, t->word, 0, FOREVER, U32);
 	return NULL;
 }
 
-/* Returns when it has left. */
-static void interrupt_once(struct twice *t)
+/* Returns when the thread has left the queue. */
+static void interrupt_once(struct returning_thread *t)
 {
 	handle(SIGUSR1, 0);
 	if (pthread_create(&t->thread, NULL, come_back, t))
@@ -185,28 +185,28 @@ static void interrupt_once(struct twice *t)
 	spin_until(set(&t->away));
 }
 
-MEMWAIT_TEST(R12_a_place_is_lost_with_a_time_out)
+MEMWAIT_TEST(R12_a_position_is_lost_by_a_timeout)
 {
-	struct twice t = { .fd = self->fd, .word = self->shared, .late = true };
+	struct returning_thread t = { .fd = self->fd, .word = self->shared, .late = true };
 
 	interrupt_once(&t);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, t.timed);
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 	ARM(t.word, 1);
-	tell(&t.come_back);
+	set_flag(&t.come_back);
 	await_waiters(self->fd, t.word, U32, 2);
 	EXPECT_LAST(t.word);
 	pthread_join(t.thread, NULL);
 	EXPECT_EQ(MEMWAIT_OK, t.result);
 }
 
-/* Files of tmpfs have random generations, those of hugetlbfs have numbers only. */
+/* Files of tmpfs have random generation numbers; files of hugetlbfs have only inode numbers. */
 static const struct {
 	unsigned int flags;
 	size_t size;
 } files[] = { { 0, 4096 }, { MFD_HUGETLB, 2 << 20 } };
 
-/* The first word of a file that nothing else refers to; or NULL. */
+/* Maps the first word of a file to which nothing else refers. Returns NULL on failure. */
 static uint32_t *file_word(size_t kind)
 {
 	int file = memfd_create("memwait", MFD_CLOEXEC | files[kind].flags);
@@ -219,17 +219,18 @@ static uint32_t *file_word(size_t kind)
 }
 
 /*
- * A place keeps no file: when the file has gone, another one may come to its address, and that of
- * its pages. As the kernel gives back last what it takes first, most of these do.
+ * A queue position pins no file: when the file is gone, another file may get the same address, and
+ * so may its pages. The kernel reuses the most recently freed memory first, so most of these files
+ * do.
  */
-MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
+MEMWAIT_TEST(R12_a_position_is_lost_with_its_file)
 {
 	size_t kind;
 	int round, i;
 
 	ASSERT_EQ(0, bind_to(0));
 	for (round = 0; round < 20 * (int)ARRAY_SIZE(files); round++) {
-		struct twice t = { .fd = self->fd };
+		struct returning_thread t = { .fd = self->fd };
 
 		kind = round / 20;
 		t.word = file_word(kind);
@@ -238,7 +239,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
 		ASSERT_NE(NULL, t.word);
 		interrupt_once(&t);
 		munmap(t.word, files[kind].size);
-		/* Until it has been freed, after a grace period. */
+		/* Until the file has been freed, after a grace period. */
 		for (i = 0; i < 3; i++) {
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 			usleep(10000);
@@ -246,7 +247,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
 		t.word = file_word(kind);
 		ASSERT_NE(NULL, t.word);
 		ARM(t.word, 1);
-		tell(&t.come_back);
+		set_flag(&t.come_back);
 		await_waiters(self->fd, t.word, U32, 2);
 		EXPECT_LAST(t.word);
 		pthread_join(t.thread, NULL);
@@ -258,13 +259,16 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
 #define CONTEXTS	4
 #define TURNS		8
 
-/* A thread that waits on a word by one context after the other, each time when it may. */
+/*
+ * A thread that waits on a word through one context after the other, each time when it is allowed
+ * to.
+ */
 struct turns {
 	pthread_t thread;
 	pid_t tid;
 	int fds[TURNS];
 	struct memwait_wait waits[TURNS];
-	int more[TURNS];	/* of the words that follow this one, WAIT_ANY; or 0 */
+	int more[TURNS];	/* number of further words, for WAIT_ANY, or 0 */
 	int nr, go, done, results[TURNS];
 };
 
@@ -292,7 +296,7 @@ static void *wait_by_turns(void *arg)
 	return NULL;
 }
 
-/* Its next turn begins, behind or before @others of the word. */
+/* Starts the next wait of the thread on a word that has @others other waiters. */
 static void turn_begin(struct turns *t, int fd, uint32_t *word, int others)
 {
 	__atomic_store_n(&t->go, t->go + 1, __ATOMIC_RELEASE);
@@ -321,8 +325,8 @@ static int count_places(const int *fds)
 	return sum;
 }
 
-/* With one for each context it could overtake the same waiters as often. */
-MEMWAIT_TEST(R12_a_thread_has_one_place_in_all_contexts)
+/* With a position in each context a thread could overtake the same waiters as many times. */
+MEMWAIT_TEST(R12_a_thread_has_one_position_in_all_contexts)
 {
 	struct turns t = { .nr = TURNS };
 	uint32_t *word = self->shared;
@@ -342,14 +346,14 @@ MEMWAIT_TEST(R12_a_thread_has_one_place_in_all_contexts)
 		EXPECT_EQ(1, mw_fdinfo(fds[i], "places"));
 		EXPECT_EQ(1, count_places(fds));
 	}
-	/* It comes back by another one than the last, to its place. */
+	/* The thread returns through another context than the last, to its position. */
 	ARM(word, 1);
 	turn_begin(&t, self->fd, word, 1);
 	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(0, count_places(fds));
-	/* That was its only one. */
+	/* That was its only position. */
 	for (i = CONTEXTS + 1; i < TURNS; i++) {
 		turn_begin(&t, self->fd, word, 1);
 		EXPECT_LAST(word);
@@ -361,8 +365,11 @@ MEMWAIT_TEST(R12_a_thread_has_one_place_in_all_contexts)
 		close(fds[i]);
 }
 
-/* By whatever context: a wait on another word, and the close of the one by which it last waited. */
-MEMWAIT_TEST(R12_a_place_is_lost_in_all_contexts)
+/*
+ * The position is lost by a wait on another word through any context, and by closing the context of
+ * the last wait.
+ */
+MEMWAIT_TEST(R12_a_position_is_lost_in_all_contexts)
 {
 	struct turns t = { .nr = 5 };
 	uint32_t *word = self->shared;
@@ -397,8 +404,8 @@ MEMWAIT_TEST(R12_a_place_is_lost_in_all_contexts)
 	pthread_join(t.thread, NULL);
 }
 
-/* The place is then that of the new wait, though its first word is the same one. */
-MEMWAIT_TEST(R12_a_place_is_lost_with_fewer_words_or_more)
+/* A position then belongs to the new wait, even if its first word is the same. */
+MEMWAIT_TEST(R12_a_position_is_lost_by_a_wait_for_fewer_or_more_words)
 {
 	static const int more[][2] = { { 2, 0 }, { 0, 2 } };
 	uint32_t *word = self->shared;
@@ -436,7 +443,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_fewer_words_or_more)
 
 #define CLOSES	300
 
-/* A thread that leaves a place in one context, and at once waits by another. */
+/* A thread that leaves a queue position in one context, and immediately waits through another. */
 struct leaver {
 	pthread_t thread;
 	pid_t tid;
@@ -460,7 +467,7 @@ static void *leave_places(void *arg)
 	return NULL;
 }
 
-MEMWAIT_TEST(R31_contexts_are_closed_while_places_in_them_are_given_up)
+MEMWAIT_TEST(R31_contexts_are_closed_while_positions_in_them_end)
 {
 	struct leaver l = { .fd = self->fd, .word = self->shared };
 	int i;

@@ -25,7 +25,7 @@ static int epoll_on(int fd, uint32_t events)
 	return epoll;
 }
 
-/* The events that are there now, or 0. */
+/* Returns the current events, or 0. */
 static uint32_t events_now(int epoll)
 {
 	struct epoll_event event = { 0 };
@@ -104,11 +104,11 @@ static bool await_edge(int epoll)
 }
 
 /*
- * A read of less than there is room for, and of less than 16, says that nothing is left. So a
- * deadline that passes during the read is read, too, or gets an edge of its own; whether a signal
- * comes or not.
+ * A read that returns fewer records than fit, and fewer than 16, says that nothing is left.
+ * Therefore a deadline that passes during the read is either read as well or produces its own edge,
+ * whether a signal arrives or not.
  */
-MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
+MEMWAIT_TEST(R22_deadlines_that_expire_during_a_read_produce_an_edge)
 {
 	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), round, i, n, got, pending;
 	struct memwait_completion done[64];
@@ -136,8 +136,8 @@ MEMWAIT_TEST(R22_deadlines_that_pass_during_a_read_get_an_edge)
 	close(epoll);
 }
 
-/* The timer runs all the same: nobody is told of a deadline whose wait has ended otherwise. */
-MEMWAIT_TEST(R22_a_deadline_of_what_has_ended_is_not_readable)
+/* The timer still fires, but a deadline is not reported if its wait has ended otherwise. */
+MEMWAIT_TEST(R22_the_deadline_of_an_ended_wait_is_not_reported)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
@@ -162,7 +162,7 @@ MEMWAIT_TEST(R22_a_deadline_of_what_has_ended_is_not_readable)
 	close(epoll);
 }
 
-MEMWAIT_TEST(R22_edge_for_what_is_there_already)
+MEMWAIT_TEST(R22_edge_for_an_existing_completion)
 {
 	int epoll;
 
@@ -209,7 +209,7 @@ MEMWAIT_TEST(R22_a_duplicate_is_the_same_context)
 	EXPECT_EQ(1, mw_read(duplicate, &done, 1));
 	EXPECT_FALSE(mw_readable(self->fd));
 	close(duplicate);
-	/* epoll goes on as long as the context is open. */
+	/* epoll reports the context as long as it is open. */
 	complete(_metadata, self->fd, self->word, 1);
 	EXPECT_EQ(EPOLLIN, events_now(epoll));
 	close(epoll);
@@ -218,7 +218,7 @@ MEMWAIT_TEST(R22_a_duplicate_is_the_same_context)
 struct sleeper {
 	struct runner runner;
 	int epoll;
-	struct pollfd pfd;	/* unless there is an epoll */
+	struct pollfd pfd;	/* used if there is no epoll */
 };
 
 static int sleep_in_poll(struct sleeper *s)
@@ -275,7 +275,7 @@ MEMWAIT_TEST(R22_exclusive_wakes_one_set_and_loses_nothing)
 	while (left) {
 		complete(_metadata, self->fd, self->word, 1);
 		spin_until((n = awake(s, 3)) >= 3 - left + 1);
-		/* Nobody else has got up for this one, asleep as they were. */
+		/* No other sleeper was woken for this completion, since all of them slept. */
 		EXPECT_EQ(3 - left + 1, n);
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
 		left = 3 - n;
@@ -304,7 +304,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_waits_loses_no_edge)
 	close(epoll);
 }
 
-/* More contexts than one notify remembers, each of which must have its edge. */
+/* More contexts than one notify can collect, each of which must have its edge. */
 MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 {
 	int epoll = epoll_create1(EPOLL_CLOEXEC), fds[40], i, j, round;
@@ -328,13 +328,13 @@ MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 	close(epoll);
 }
 
-/* More contexts than a notify remembers by itself. */
+/* More contexts than one notify can collect. */
 #define CONTEXTS	24
 
 /*
- * However many of its waits a notify ends, wherever its context stands: more than that would be as
- * many turns through all pollers, of which there may be any number. Of the exclusive ones each turn
- * wakes one.
+ * A notify wakes the pollers of a context once, however many of its waits end and wherever it comes
+ * in the queue: each further wake-up would visit all pollers, of which there may be any number.
+ * Each wake-up wakes one of the exclusive pollers.
  */
 MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 {
@@ -377,7 +377,7 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 		close(fds[i]);
 }
 
-struct crowd {
+struct notifier {
 	pthread_t thread;
 	pthread_barrier_t *barrier;
 	int fd;
@@ -388,7 +388,7 @@ struct crowd {
 
 static void *notify_all(void *arg)
 {
-	struct crowd *c = arg;
+	struct notifier *c = arg;
 	long woken = 0;
 	int i;
 
@@ -400,28 +400,28 @@ static void *notify_all(void *arg)
 }
 
 /*
- * Each context waits on the words of several notifies, and each of them owes it an edge after its
- * completion, whichever of them wakes. The reader runs at once, wherever that finds a notify.
+ * Each context waits on the words of several notifies, each of which owes it an edge after its
+ * completion, whichever of them wakes. The reader runs immediately, at any point of a notify.
  */
-MEMWAIT_TEST(R22_notifies_that_reach_many_contexts_at_once_lose_no_edge)
+MEMWAIT_TEST(R22_concurrent_notifies_of_many_contexts_lose_no_edge)
 {
 	int epoll = epoll_create1(EPOLL_CLOEXEC), fds[CONTEXTS], i, j, n, round, left;
 	struct sched_param first = { .sched_priority = 1 }, usual = { 0 };
 	struct memwait_completion done[8];
 	pthread_barrier_t barrier;
-	struct crowd crowds[3];
+	struct notifier notifiers[3];
 	struct epoll_event event;
 	void *woken;
 
-	/* Not for long: threads inherit it. */
+	/* Only for a moment, because threads inherit it. */
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
 		SKIP(return, "SCHED_FIFO: %s", strerror(errno));
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &usual));
 	pthread_barrier_init(&barrier, NULL, 4);
 	for (j = 0; j < 3; j++) {
-		crowds[j] = (struct crowd) { .barrier = &barrier, .fd = self->fd,
-					     .word = self->shared + j };
-		ASSERT_EQ(0, pthread_create(&crowds[j].thread, NULL, notify_all, &crowds[j]));
+		notifiers[j] = (struct notifier) { .barrier = &barrier, .fd = self->fd,
+						   .word = self->shared + j };
+		ASSERT_EQ(0, pthread_create(&notifiers[j].thread, NULL, notify_all, &notifiers[j]));
 	}
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &first));
 	for (i = 0; i < CONTEXTS; i++) {
@@ -434,7 +434,9 @@ MEMWAIT_TEST(R22_notifies_that_reach_many_contexts_at_once_lose_no_edge)
 			for (j = 0; j < 3; j++)
 				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared + j, j));
 		pthread_barrier_wait(&barrier);
-		/* Without an edge after the last completion of a context this does not end. */
+		/*
+		 * Without an edge after the last completion of a context this loop would not end.
+		 */
 		for (left = 3 * CONTEXTS; left; ) {
 			ASSERT_EQ(1, epoll_wait(epoll, &event, 1, -1));
 			while ((n = mw_read(fds[event.data.u32], done, 8)) > 0)
@@ -444,7 +446,7 @@ MEMWAIT_TEST(R22_notifies_that_reach_many_contexts_at_once_lose_no_edge)
 	}
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &usual));
 	for (j = 0; j < 3; j++) {
-		pthread_join(crowds[j].thread, &woken);
+		pthread_join(notifiers[j].thread, &woken);
 		EXPECT_EQ(ROUNDS * CONTEXTS, (long)woken);
 	}
 	for (i = 0; i < CONTEXTS; i++)
@@ -460,7 +462,7 @@ struct loop {
 	long rounds;
 };
 
-/* Notifies whenever there is a waiter; what it woke must come out of the loop's epoll. */
+/* Notifies whenever there is a waiter; each wake-up must appear in the loop's epoll. */
 static void *notify_rounds(void *arg)
 {
 	struct loop *l = arg;
@@ -483,7 +485,7 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(l.fd, l.word, 0));
 	ASSERT_EQ(0, pthread_create(&l.thread, NULL, notify_rounds, &l));
 	while (seen < l.rounds) {
-		/* A lost edge would end in the time-out. */
+		/* A lost edge would end in a timeout. */
 		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, poll_patience(60)));
 		while ((n = mw_read(self->fd, done, 4)) > 0) {
 			ASSERT_EQ(1, n);
@@ -501,7 +503,7 @@ struct drainer {
 	long got, woken;
 };
 
-/* Ends with a completion of its own. */
+/* Reads until it receives a completion whose user_data says to stop. */
 static int drain_at_once(struct drainer *d)
 {
 	const struct sched_param first = { .sched_priority = 1 };
@@ -521,8 +523,11 @@ static int drain_at_once(struct drainer *d)
 	return ret;
 }
 
-/* Between two steps it takes all that there is, and sleeps: what the next step adds is new. */
-MEMWAIT_TEST(R22_a_loop_that_drains_in_the_midst_of_a_notify_misses_no_edge)
+/*
+ * Between two steps of a notify the loop reads all completions and sleeps: the next step must
+ * produce a new edge.
+ */
+MEMWAIT_TEST(R22_a_loop_that_drains_during_a_notify_misses_no_edge)
 {
 	struct drainer d = { .fd = self->fd, .epoll = epoll_on(self->fd, EPOLLIN | EPOLLET) };
 	const int waits = 300;
@@ -543,7 +548,7 @@ MEMWAIT_TEST(R22_a_loop_that_drains_in_the_midst_of_a_notify_misses_no_edge)
 		d.got = 0;
 		d.woken = 0;
 		ASSERT_EQ(waits, mw_notify(fd, self->shared, MEMWAIT_ALL, U32));
-		/* It is first on this processor, so it sleeps now, and on nothing. */
+		/* The loop has priority on this processor, so it sleeps now, and missed nothing. */
 		TH_LOG("woken %ld times", d.woken);
 		EXPECT_EQ(waits, d.got);
 		EXPECT_FALSE(mw_readable(self->fd));
@@ -563,13 +568,13 @@ MEMWAIT_TEST(R22_epollrdnorm_by_itself)
 
 	complete(_metadata, self->fd, self->word, 1);
 	EXPECT_EQ(EPOLLRDNORM, events_now(epoll));
-	/* Nothing can be written, ever, and nothing is wrong. */
+	/* The context is never writable and has no error. */
 	EXPECT_EQ(0, events_now(out));
 	close(epoll);
 	close(out);
 }
 
-MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
+MEMWAIT_TEST(R22_sleepers_are_woken_by_a_timeout)
 {
 	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), i;
 	struct memwait_completion done;
@@ -584,13 +589,13 @@ MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
 	close(epoll);
 }
 
-#define CROWD	200
+#define MANY_POLLERS	200
 
-/* Marks the descriptors of an edge-triggered set that are ready. Returns how many are new. */
-static int mark_ready(int epoll, bool marked[CROWD])
+/* Marks the descriptors that an edge-triggered set reports. Returns how many are new. */
+static int mark_ready(int epoll, bool marked[MANY_POLLERS])
 {
-	struct epoll_event events[CROWD];
-	int n = epoll_wait(epoll, events, CROWD, 0), new = 0, i;
+	struct epoll_event events[MANY_POLLERS];
+	int n = epoll_wait(epoll, events, MANY_POLLERS, 0), new = 0, i;
 
 	for (i = 0; i < n; i++) {
 		new += !marked[events[i].data.u32];
@@ -599,20 +604,20 @@ static int mark_ready(int epoll, bool marked[CROWD])
 	return new;
 }
 
-/* An exclusive one comes after all others, and is the last. */
-MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
+/* An exclusive poller comes after all others, and is the last to be woken. */
+MEMWAIT_TEST(R22_many_pollers_are_woken)
 {
-	int fds[CROWD], crowd = epoll_create1(EPOLL_CLOEXEC), exclusive[2], i;
+	int fds[MANY_POLLERS], pollers = epoll_create1(EPOLL_CLOEXEC), exclusive[2], i;
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	struct memwait_completion done;
-	bool marked[CROWD];
+	bool marked[MANY_POLLERS];
 	struct sleeper s[2];
 
-	for (i = 0; i < CROWD; i++) {
+	for (i = 0; i < MANY_POLLERS; i++) {
 		fds[i] = dup(self->fd);
 		ASSERT_LE(0, fds[i]);
 		event.data.u32 = i;
-		ASSERT_EQ(0, epoll_ctl(crowd, EPOLL_CTL_ADD, fds[i], &event));
+		ASSERT_EQ(0, epoll_ctl(pollers, EPOLL_CTL_ADD, fds[i], &event));
 	}
 	for (i = 0; i < 2; i++) {
 		exclusive[i] = epoll_on(self->fd, EPOLLIN | EPOLLEXCLUSIVE);
@@ -622,7 +627,7 @@ MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
 	for (i = 1; i <= 2; i++) {
 		complete(_metadata, self->fd, self->word, 1);
 		memset(marked, 0, sizeof(marked));
-		EXPECT_EQ(CROWD, mark_ready(crowd, marked));
+		EXPECT_EQ(MANY_POLLERS, mark_ready(pollers, marked));
 		spin_until(awake(s, 2) >= i);
 		EXPECT_EQ(i, awake(s, 2));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
@@ -630,17 +635,17 @@ MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(1, runner_join(&s[i].runner));
 
-	/* By a time-out as well. */
+	/* By a timeout as well. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 1, NULL));
 	memset(marked, 0, sizeof(marked));
-	for (i = 0; i < CROWD; )
-		i += mark_ready(crowd, marked);
+	for (i = 0; i < MANY_POLLERS; )
+		i += mark_ready(pollers, marked);
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	for (i = 0; i < 2; i++)
 		close(exclusive[i]);
-	for (i = 0; i < CROWD; i++)
+	for (i = 0; i < MANY_POLLERS; i++)
 		close(fds[i]);
-	close(crowd);
+	close(pollers);
 }
 
 MEMWAIT_TEST(R22_a_closed_context_leaves_its_epoll)
@@ -662,7 +667,7 @@ MEMWAIT_TEST(R22_a_poller_outlives_its_descriptor)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 1));
 	sleeper_start(&s, -1, fd);
 	close(fd);
-	/* poll holds the context, so its wait is there, until poll returns and closes it. */
+	/* poll(2) holds the context, so its wait exists until poll(2) returns and closes it. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, runner_join(&s.runner));
 }
@@ -688,9 +693,9 @@ MEMWAIT_TEST(R22_a_child_polls_what_its_parent_completes)
 	close(epoll);
 }
 
-#define EATERS	3
+#define CONSUMERS	3
 
-struct eater {
+struct consumer {
 	pthread_t thread;
 	int fd, epoll, stop_fd;
 	uint32_t mode;
@@ -698,10 +703,12 @@ struct eater {
 	long n, bad;
 };
 
-/* Waits for an event, reads one completion or all of them, and so on until stop_fd is readable. */
-static void *eat(void *arg)
+/*
+ * Repeatedly waits for an event and reads one completion or all of them, until stop_fd is readable.
+ */
+static void *consume(void *arg)
 {
-	struct eater *e = arg;
+	struct consumer *e = arg;
 	struct epoll_event event, again = { .events = EPOLLIN | e->mode };
 	struct memwait_completion done;
 
@@ -723,21 +730,24 @@ static void *eat(void *arg)
 	}
 }
 
-/* Several threads take all completions of one context, each once; with a set each, or one set. */
-static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, uint32_t mode,
-		    bool one_set)
+/*
+ * Several threads read all completions of one context, each completion once, with an epoll set each
+ * or a common set.
+ */
+static void consume_all(struct __test_metadata *_metadata, int fd, uint32_t *word, uint32_t mode,
+			bool one_set)
 {
 	static unsigned char seen[3000];
 	struct epoll_event event = { .events = EPOLLIN };
-	struct eater e[EATERS] = { 0 };
+	struct consumer e[CONSUMERS] = { 0 };
 	int pipes[2], i, j;
 	long n;
 
 	ASSERT_EQ(0, pipe(pipes));
 	memset(seen, 0, sizeof(seen));
-	for (i = 0; i < EATERS; i++) {
-		e[i] = (struct eater) { .fd = fd, .stop_fd = pipes[0], .mode = mode,
-					.seen = seen };
+	for (i = 0; i < CONSUMERS; i++) {
+		e[i] = (struct consumer) { .fd = fd, .stop_fd = pipes[0], .mode = mode,
+					   .seen = seen };
 		if (one_set && i) {
 			e[i].epoll = e[0].epoll;
 		} else {
@@ -747,8 +757,8 @@ static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, u
 			ASSERT_EQ(0, epoll_ctl(e[i].epoll, EPOLL_CTL_ADD, pipes[0], &event));
 		}
 	}
-	for (i = 0; i < EATERS; i++)
-		ASSERT_EQ(0, pthread_create(&e[i].thread, NULL, eat, &e[i]));
+	for (i = 0; i < CONSUMERS; i++)
+		ASSERT_EQ(0, pthread_create(&e[i].thread, NULL, consume, &e[i]));
 
 	for (i = 0; i < 3000; i += 5) {
 		for (j = 0; j < 5; j++)
@@ -756,16 +766,16 @@ static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, u
 		ASSERT_EQ(5, mw_notify(fd, word, MEMWAIT_ALL, U32));
 	}
 	do {
-		for (n = i = 0; i < EATERS; i++)
+		for (n = i = 0; i < CONSUMERS; i++)
 			n += __atomic_load_n(&e[i].n, __ATOMIC_ACQUIRE);
 		sched_yield();
 	} while (n < 3000);
 	ASSERT_EQ(1, write(pipes[1], "", 1));
-	for (i = 0; i < EATERS; i++) {
+	for (i = 0; i < CONSUMERS; i++) {
 		pthread_join(e[i].thread, NULL);
 		EXPECT_EQ(0, e[i].bad);
 	}
-	for (i = 0; i < (one_set ? 1 : EATERS); i++)
+	for (i = 0; i < (one_set ? 1 : CONSUMERS); i++)
 		close(e[i].epoll);
 	for (i = 0; i < 3000; i++)
 		ASSERT_EQ(1, seen[i]);
@@ -776,27 +786,27 @@ static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, u
 
 MEMWAIT_TEST(R22_several_threads_on_one_level_triggered_set)
 {
-	eat_all(_metadata, self->fd, self->word, 0, true);
+	consume_all(_metadata, self->fd, self->word, 0, true);
 }
 
 MEMWAIT_TEST(R22_several_threads_on_one_edge_triggered_set)
 {
-	eat_all(_metadata, self->fd, self->word, EPOLLET, true);
+	consume_all(_metadata, self->fd, self->word, EPOLLET, true);
 }
 
 MEMWAIT_TEST(R22_several_threads_on_one_oneshot_set)
 {
-	eat_all(_metadata, self->fd, self->word, EPOLLONESHOT, true);
+	consume_all(_metadata, self->fd, self->word, EPOLLONESHOT, true);
 }
 
 MEMWAIT_TEST(R22_several_exclusive_sets)
 {
-	eat_all(_metadata, self->fd, self->word, EPOLLEXCLUSIVE, false);
+	consume_all(_metadata, self->fd, self->word, EPOLLEXCLUSIVE, false);
 }
 
 MEMWAIT_TEST(R22_several_exclusive_edge_triggered_sets)
 {
-	eat_all(_metadata, self->fd, self->word, EPOLLEXCLUSIVE | EPOLLET, false);
+	consume_all(_metadata, self->fd, self->word, EPOLLEXCLUSIVE | EPOLLET, false);
 }
 
 TEST_HARNESS_MAIN

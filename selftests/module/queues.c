@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The list of all waiters: what a line says, and that it is whole while all else goes on. */
+/* R37: the list of all waiters in debugfs: each line, and completeness during other activity. */
 #include "async_test.h"
 #include "several_test.h"
 #include <sched.h>
@@ -15,7 +15,7 @@ struct row {
 	char *column[COLUMNS];
 };
 
-/* The list, as it is read in pieces. */
+/* The list, read in pieces. */
 struct list {
 	int fd;
 	size_t piece;
@@ -61,7 +61,7 @@ static bool list_next(struct list *list, struct row *row)
 	return row->column[COMMAND] && !next;
 }
 
-/* The line of a waiter of this process whose word, and one column, are these. */
+/* Finds the line of a waiter of this process by its word and the value of one column. */
 static bool find_row(struct row *row, const char *word, int column, const char *value)
 {
 	struct list list;
@@ -114,7 +114,7 @@ FIXTURE_TEARDOWN(queues)
 
 #define QUEUES_TEST(name)	TEST_F_TIMEOUT(queues, name, 300)
 
-QUEUES_TEST(R37_a_thread_is_a_line)
+QUEUES_TEST(R37_a_waiting_thread_is_listed)
 {
 	struct waiter w = { .fd = self->fd, .addr = self->word, .flags = U32,
 			    .deadline = in_ms(1000000) };
@@ -134,7 +134,7 @@ QUEUES_TEST(R37_a_thread_is_a_line)
 	waiter_start(&w);
 	waiter_start(&forever);
 	text_of(tid, w.tid);
-	/* Its time goes by; in jiffies, which may lag behind the clock. */
+	/* The time waited increases, in jiffies, which may lag behind the clock. */
 	do {
 		ASSERT_TRUE(find_row(&row, self->name, TID, tid));
 	} while (atol(row.column[WAITED]) < 40);
@@ -162,7 +162,7 @@ QUEUES_TEST(R37_a_thread_is_a_line)
 	EXPECT_FALSE(find_row(&row, self->name, TID, tid));
 }
 
-QUEUES_TEST(R37_async_waits_and_groups_are_lines)
+QUEUES_TEST(R37_async_waits_and_groups_are_listed)
 {
 	uint32_t *shared = shared_page(self->page);
 	struct memwait_wait words[2] = {
@@ -197,7 +197,7 @@ QUEUES_TEST(R37_async_waits_and_groups_are_lines)
 	EXPECT_STREQ("group", row.column[KIND]);
 	EXPECT_LT(600000, atol(row.column[LEFT]));
 
-	/* A word of a file is called as /proc/PID/maps calls it. */
+	/* A word of a file has the device and inode of /proc/PID/maps. */
 	snprintf(name, sizeof(name), "%lx-", (unsigned long)shared);
 	maps = fopen("/proc/self/maps", "r");
 	while (maps && fgets(line, sizeof(line), maps) && strncmp(line, name, strlen(name)))
@@ -235,7 +235,7 @@ static void *wait_owned(void *arg)
 	return NULL;
 }
 
-QUEUES_TEST(R37_a_line_says_whom_it_waits_for)
+QUEUES_TEST(R37_a_line_names_the_owner)
 {
 	struct memwait_owner owner = { 0 };
 	struct owned o = { .fd = self->fd, .word = (uint64_t *)self->word };
@@ -245,7 +245,7 @@ QUEUES_TEST(R37_a_line_says_whom_it_waits_for)
 	int ret = xioctl(self->fd, MEMWAIT_IOC_OWNER, &owner);
 
 	if (ret == -EOPNOTSUPP)
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	ASSERT_EQ(0, ret);
 	*o.word = owner.id | 1ULL << 63;
 	ASSERT_EQ(0, pthread_create(&thread, NULL, wait_owned, &o));
@@ -263,7 +263,7 @@ QUEUES_TEST(R37_a_line_says_whom_it_waits_for)
 	EXPECT_EQ(MEMWAIT_OK, o.result);
 }
 
-/* Arms n waits, one on each word, or all on the first. Their ids are one after another. */
+/* Arms n waits, one on each word, or all on the first. Their ids are consecutive. */
 static bool arm_many(int fd, uint32_t *words, int n, bool one)
 {
 	int i;
@@ -276,8 +276,8 @@ static bool arm_many(int fd, uint32_t *words, int n, bool one)
 }
 
 /*
- * Reads the list on. Counts, for each index, the lines of a context, whose ids have a running
- * number above 8 bits.
+ * Reads the rest of the list. Counts in @seen the lines of a context by the index of the wait,
+ * which is above the lower 8 bits of its id.
  */
 static int count_lines(struct list *list, long context, unsigned char *seen, int n)
 {
@@ -309,12 +309,12 @@ struct churn {
 	pthread_t thread;
 	uint32_t *words;
 	int n;
-	bool joins;		/* the first word, too */
+	bool joins;		/* the thread also joins and leaves the first word */
 	int stop;
 	long rounds;
 };
 
-/* Arms and closes many waits, so that the table grows and shrinks; and joins and leaves a word. */
+/* Arms and closes many waits, so that the hash table grows and shrinks; joins and leaves a word. */
 static void *churn_main(void *arg)
 {
 	struct churn *churn = arg;
@@ -380,7 +380,9 @@ QUEUES_TEST(R37_many_waiters_of_a_word_are_listed_while_others_come_and_go)
 	struct list list;
 	struct row row;
 
-	/* The first ones are notified, and moved to the end, while the list is read in pieces. */
+	/*
+	 * The first waiters are notified, and moved to the end, while the list is read in pieces.
+	 */
 	ASSERT_TRUE(arm_many(self->fd, self->word, MANY, true));
 	run_churn(&churn);
 	ASSERT_EQ(0, list_open(&list, 100));
@@ -396,7 +398,7 @@ QUEUES_TEST(R37_many_waiters_of_a_word_are_listed_while_others_come_and_go)
 	free(seen);
 }
 
-QUEUES_TEST(R37_what_is_not_moved_is_listed)
+QUEUES_TEST(R37_waiters_that_are_not_moved_are_listed)
 {
 	long context = mw_fdinfo(self->fd, "context");
 	unsigned char *seen = calloc(1, MANY);
@@ -418,8 +420,8 @@ QUEUES_TEST(R37_what_is_not_moved_is_listed)
 	free(seen);
 }
 
-/* As many as a user may have, up to 100,000. A tenth of them is on one word. */
-QUEUES_TEST(R37_a_long_list_is_whole)
+/* As many waits as a user may have, up to 100,000, a tenth of them on one word. */
+QUEUES_TEST(R37_a_long_list_is_complete)
 {
 	int n = LOAD(100000, 5000);
 	long context = mw_fdinfo(self->fd, "context");
@@ -440,7 +442,7 @@ QUEUES_TEST(R37_a_long_list_is_whole)
 	free(seen);
 }
 
-QUEUES_TEST(R37_who_reads_the_list_is_not_seen)
+QUEUES_TEST(R37_a_reader_of_the_list_does_not_affect_waiters)
 {
 	struct list lists[3];
 	struct row row;
@@ -463,7 +465,7 @@ QUEUES_TEST(R37_who_reads_the_list_is_not_seen)
 	while (list_next(&lists[1], &row))
 		;
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
-	/* The word may go while a reader stands still. */
+	/* The word may disappear while a reader is in the middle of the list. */
 	close(self->fd);
 	self->fd = memwait_open(O_NONBLOCK);
 	ASSERT_EQ(0, munmap(self->word, 256 * self->page));
@@ -483,7 +485,7 @@ QUEUES_TEST(R37_only_root_reads_the_list)
 	EXPECT_EQ(0, child_status(child));
 }
 
-QUEUES_TEST(R37_a_reader_keeps_the_module)
+QUEUES_TEST(R37_a_reader_holds_the_module)
 {
 	struct list list;
 	int fd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R20, R21: read. */
+/* R20, R21: read(2). */
 #include "async_test.h"
 #include "fault_test.h"
 #include "signal_test.h"
@@ -16,21 +16,21 @@ static void complete(struct __test_metadata *_metadata, int fd, uint32_t *word, 
 	ASSERT_EQ(n, mw_notify(fd, word, MEMWAIT_ALL, U32));
 }
 
-MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_their_making)
+MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_creation)
 {
 	struct memwait_completion done[12];
 	int i;
 
 	for (i = 0; i < 4; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + i, i));
-	/* Not the order of arming, nor of addresses. */
+	/* Neither in the order of arming nor in that of addresses. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 2, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(2, mw_read(self->fd, done, 12));
 	EXPECT_EQ(2, done[0].user_data);
 	EXPECT_EQ(0, done[1].user_data);
 
-	/* A time-out is made when it is read. */
+	/* A timeout becomes a completion when it is read. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word + 4, 10, 4, NULL));
 	spin_until(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 3, 1, U32));
@@ -68,7 +68,7 @@ MEMWAIT_TEST(R21_a_buffer_smaller_than_one_record_is_einval)
 	EXPECT_EQ(RECORD, read(self->fd, buffer, RECORD));
 }
 
-MEMWAIT_TEST(R21_empty_is_eagain_without_blocking)
+MEMWAIT_TEST(R21_a_nonblocking_read_without_completions_is_eagain)
 {
 	struct memwait_completion done;
 
@@ -79,7 +79,7 @@ MEMWAIT_TEST(R21_empty_is_eagain_without_blocking)
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 }
 
-MEMWAIT_TEST(R21_many_records_at_once)
+MEMWAIT_TEST(R21_many_records_in_one_call)
 {
 	static struct memwait_completion done[1000];
 	int i;
@@ -90,7 +90,7 @@ MEMWAIT_TEST(R21_many_records_at_once)
 		EXPECT_EQ(i, done[i].user_data);
 }
 
-/* A vector is one buffer. */
+/* The vector is one buffer. */
 MEMWAIT_TEST(R21_readv_returns_what_is_there)
 {
 	struct memwait_completion done[3];
@@ -100,7 +100,7 @@ MEMWAIT_TEST(R21_readv_returns_what_is_there)
 	int fd = memwait_open(0);
 
 	complete(_metadata, fd, self->word, 0, 1);
-	/* It would block for the second one. */
+	/* The second record would block. */
 	EXPECT_EQ(RECORD, readv(fd, each, 2));
 	EXPECT_EQ(0, done[0].user_data);
 
@@ -132,7 +132,7 @@ MEMWAIT_TEST(R21_readv_into_a_hole_loses_nothing)
 
 	ASSERT_EQ(0, mprotect(hole, self->page, PROT_NONE));
 	complete(_metadata, self->fd, self->word, 0, 4);
-	/* So many records, and a part of one, before the hole. */
+	/* @whole records, and part of another one, fit before the hole. */
 	for (whole = 0; whole < 3; whole++) {
 		memset(done, 0xcc, sizeof(done));
 		io[0].iov_len = whole * RECORD + 6;
@@ -152,7 +152,7 @@ MEMWAIT_TEST(R21_readv_into_a_hole_loses_nothing)
 	munmap(hole, self->page);
 }
 
-/* Returns what preadv2(2) does of one record that is not to be waited for, or -errno. */
+/* Reads one record with preadv2(2) and RWF_NOWAIT. Returns the number of records or -errno. */
 static int read_nowait(int fd, struct memwait_completion *done)
 {
 	struct iovec io = { done, RECORD };
@@ -161,7 +161,7 @@ static int read_nowait(int fd, struct memwait_completion *done)
 	return size < 0 ? -errno : (int)(size / RECORD);
 }
 
-MEMWAIT_TEST(R21_nowait_is_as_nonblocking)
+MEMWAIT_TEST(R21_rwf_nowait_is_like_o_nonblock)
 {
 	struct memwait_completion done;
 	int fd = memwait_open(0);
@@ -174,7 +174,7 @@ MEMWAIT_TEST(R21_nowait_is_as_nonblocking)
 	close(fd);
 }
 
-MEMWAIT_TEST(R21_blocks_until_there_is_one)
+MEMWAIT_TEST(R21_blocks_until_there_is_a_completion)
 {
 	int fd = memwait_open(0);
 	struct reader r;
@@ -186,7 +186,7 @@ MEMWAIT_TEST(R21_blocks_until_there_is_one)
 	EXPECT_EQ(1, runner_join(&r.runner));
 	EXPECT_EQ(5, r.done.user_data);
 
-	/* Woken by a time-out as well. */
+	/* A timeout wakes the reader as well. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 50, 6, NULL));
 	EXPECT_EQ(1, mw_read(fd, &r.done, 1));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, r.done.result);
@@ -228,7 +228,7 @@ MEMWAIT_TEST(R21_a_fault_part_way_loses_nothing)
 	ASSERT_EQ(0, munmap(area + self->page, self->page));
 	for (room = 0; room < 20; room++) {
 		complete(_metadata, self->fd, self->word, 0, 20);
-		/* So many records, and half of another one, have room before the hole. */
+		/* @room records, and half of another one, fit before the hole. */
 		n = read(self->fd, area + self->page - room * RECORD - RECORD / 2, 40 * RECORD);
 		if (room) {
 			EXPECT_EQ((int)(room * RECORD), n);
@@ -303,7 +303,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 		if (i % 5 == 4)
 			ASSERT_EQ(5, mw_notify(fd, self->word, MEMWAIT_ALL, U32));
 	}
-	/* One for each reader, which ends with it, one at a time. */
+	/* A completion for each reader, one at a time, which ends the reader. */
 	for (i = 0; i < 4; i++) {
 		struct memwait_info info;
 
@@ -324,7 +324,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	close(fd);
 }
 
-/* Spins until the thread is on no processor, nor about to be: then its switches are counted. */
+/* Waits until the thread is off its processor and its context switches have been counted. */
 static void await_switched_out(pid_t tid)
 {
 	char path[64], line[16];
@@ -368,7 +368,7 @@ static int readers_done(struct reader *readers)
 	return n;
 }
 
-/* Else a notify would be as long as the readers are many. */
+/* Otherwise the cost of a notify would grow with the number of readers. */
 MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 {
 	static struct reader readers[READERS];
@@ -388,7 +388,7 @@ MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 			EXPECT_EQ(before[i], switches(readers[i].runner.tid));
 	EXPECT_EQ(1, readers_done(readers));
 
-	/* All completions of one notify, each of which is the last one that its reader takes. */
+	/* All completions of one notify; each reader takes one of them as its last. */
 	complete(_metadata, fd, self->word, 1, READERS - 1);
 	for (i = 0; i < READERS; i++)
 		EXPECT_EQ(1, runner_join(&readers[i].runner));
@@ -396,7 +396,7 @@ MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 	close(fd);
 }
 
-/* A reader that is woken and does not read, because of a signal, has another one woken. */
+/* A reader that is woken but does not read, because of a signal, wakes another reader. */
 MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 {
 	const struct sigaction action = { .sa_handler = nothing };
@@ -413,7 +413,10 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 		if (round % 2 == 0)
 			pthread_kill(readers[0].runner.thread, SIGUSR1);
-		/* It has returned, with the completion or without: then another one has it. */
+		/*
+		 * The reader has returned with or without the completion; in the latter case
+		 * another reader gets it.
+		 */
 		got = runner_join(&readers[0].runner) == 1;
 		interrupted = readers[0].runner.result == -EINTR;
 		ASSERT_EQ(1, got + interrupted);
@@ -428,7 +431,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 	close(fd);
 }
 
-/* Nor one that a deadline has woken. */
+/* The same for a reader that a deadline has woken. */
 MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
 {
 	const struct sigaction action = { .sa_handler = nothing };
@@ -452,8 +455,11 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
 	close(fd);
 }
 
-/* A timer wakes one reader for all that has passed, and who has read wakes the next one. */
-MEMWAIT_TEST(R22_deadlines_that_pass_together_wake_a_reader_each)
+/*
+ * A timer wakes one reader for all expired deadlines, and a reader that has read wakes the next
+ * one.
+ */
+MEMWAIT_TEST(R22_deadlines_that_expire_together_wake_one_reader_each)
 {
 	struct reader readers[3];
 	int fd = memwait_open(0), pending = 0, i;
@@ -464,7 +470,7 @@ MEMWAIT_TEST(R22_deadlines_that_pass_together_wake_a_reader_each)
 	deadline = in_ms(50);
 	for (i = 0; i < 3; i++)
 		pending += mw_async(fd, self->word, 0, deadline, U32, i, NULL) == MEMWAIT_PENDING;
-	/* On a busy machine it may pass while they are armed. */
+	/* On a busy machine the deadline may pass while the waits are armed. */
 	if (pending < 3)
 		complete(_metadata, fd, self->shared, 0, 3 - pending);
 	for (i = 0; i < 3; i++)
@@ -473,30 +479,31 @@ MEMWAIT_TEST(R22_deadlines_that_pass_together_wake_a_reader_each)
 	close(fd);
 }
 
-struct looker {
+struct busy_poller {
 	pthread_t thread;
 	int fd, stop;
 };
 
-static void *look_for_ever(void *arg)
+static void *poll_forever(void *arg)
 {
-	struct looker *l = arg;
+	struct busy_poller *l = arg;
 
 	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE))
 		mw_readable(l->fd);
 	return NULL;
 }
 
-/* Who only looks takes a deadline from nobody. */
+/* A thread that only polls takes no deadline from a reader. */
 MEMWAIT_TEST(R22_a_poller_takes_no_deadline_from_a_reader)
 {
-	struct looker lookers[3];
+	struct busy_poller busy_pollers[3];
 	int fd = memwait_open(0), i;
 	struct reader reader;
 
 	for (i = 0; i < 3; i++) {
-		lookers[i] = (struct looker) { .fd = fd };
-		ASSERT_EQ(0, pthread_create(&lookers[i].thread, NULL, look_for_ever, &lookers[i]));
+		busy_pollers[i] = (struct busy_poller) { .fd = fd };
+		ASSERT_EQ(0, pthread_create(&busy_pollers[i].thread, NULL, poll_forever,
+					    &busy_pollers[i]));
 	}
 	for (i = 0; i < 200; i++) {
 		reader_start(&reader, fd);
@@ -505,8 +512,8 @@ MEMWAIT_TEST(R22_a_poller_takes_no_deadline_from_a_reader)
 		ASSERT_EQ(MEMWAIT_TIMED_OUT, reader.done.result);
 	}
 	for (i = 0; i < 3; i++) {
-		__atomic_store_n(&lookers[i].stop, 1, __ATOMIC_RELEASE);
-		pthread_join(lookers[i].thread, NULL);
+		__atomic_store_n(&busy_pollers[i].stop, 1, __ATOMIC_RELEASE);
+		pthread_join(busy_pollers[i].thread, NULL);
 	}
 	close(fd);
 }
@@ -514,9 +521,9 @@ MEMWAIT_TEST(R22_a_poller_takes_no_deadline_from_a_reader)
 MEMWAIT_TEST(R21_reads_no_more_than_there_is)
 {
 	struct memwait_completion done;
-	volatile size_t size = 1UL << 30;	/* nothing for the compiler to warn of */
+	volatile size_t size = 1UL << 30;	/* hides the size from compiler warnings */
 
-	/* There is room for one, and one there is. */
+	/* There is room for one record, and one is there. */
 	complete(_metadata, self->fd, self->word, 7, 1);
 	EXPECT_EQ(RECORD, read(self->fd, &done, size));
 	EXPECT_EQ(7, done.user_data);
@@ -524,7 +531,7 @@ MEMWAIT_TEST(R21_reads_no_more_than_there_is)
 	EXPECT_EQ(EAGAIN, errno);
 }
 
-MEMWAIT_TEST(R21_nonblocking_is_what_it_is_now)
+MEMWAIT_TEST(R21_o_nonblock_can_be_changed)
 {
 	struct memwait_completion done;
 	int fd = memwait_open(0);
@@ -542,14 +549,14 @@ MEMWAIT_TEST(R21_a_blocked_reader_outlives_its_descriptor)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
 	close(fd);
-	/* The read goes on, so it was not the last close. */
+	/* The read continues, so this was not the last close. */
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, runner_join(&r.runner));
 	EXPECT_EQ(5, r.done.user_data);
 }
 
-MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
+MEMWAIT_TEST(R21_a_killed_reader_consumes_nothing)
 {
 	struct memwait_completion done;
 	int fd = memwait_open(0);
@@ -571,10 +578,10 @@ MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
 }
 
 /*
- * Its first records are there long before it is killed, in a fault on the place of the others: as
- * long as the call lasts, none of them has been read.
+ * The first records were copied long before the process is killed in a page fault on the rest of
+ * the buffer: until the call returns, none of them has been read.
  */
-MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
+MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_consumes_nothing)
 {
 	struct memwait_completion done[64];
 	char *pages = private_page(2 * self->page);
@@ -592,7 +599,7 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 	pid = fork_child();
 	if (!pid) {
 		uffd = hold_page(pages + self->page, self->page);
-		/* 40 of 64 are before the second page. */
+		/* 40 of 64 records fit before the second page. */
 		reader_start_into(&r, self->fd, (void *)(pages + self->page - 40 * RECORD), 64);
 		await_fault(uffd);
 		__atomic_store_n(faults, 1, __ATOMIC_RELEASE);
@@ -604,7 +611,7 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
-	/* What it had is new to others. */
+	/* The records are new to other readers. */
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_TRUE(mw_readable(self->fd));
 	EXPECT_EQ(64, mw_read(self->fd, done, 64));
@@ -614,7 +621,10 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 	munmap(pages, 2 * self->page);
 }
 
-/* What is counted while a reader copies is there again when the reader is done: a new edge. */
+/*
+ * A notify that is counted while a reader copies the completion produces a new edge when the reader
+ * has finished.
+ */
 MEMWAIT_TEST(R22_R32_a_notify_during_a_read_gets_an_edge)
 {
 	struct memwait_completion done, *buffer = private_page(self->page);
@@ -646,6 +656,69 @@ MEMWAIT_TEST(R22_R32_a_notify_during_a_read_gets_an_edge)
 	munmap(buffer, self->page);
 }
 
+struct poller {
+	pthread_t thread;
+	int fd, epoll;
+	int polling, edges, refused, got;
+};
+
+/* Receives each edge and reads immediately: preempts the thread that has woken it. */
+static void *take_edges(void *arg)
+{
+	struct poller *p = arg;
+	struct memwait_completion done;
+	struct iovec buffer = { &done, sizeof(done) };
+	struct epoll_event event;
+
+	if (pin(10))
+		p->refused = -1;
+	__atomic_store_n(&p->polling, gettid(), __ATOMIC_RELEASE);
+	while (!p->got && epoll_wait(p->epoll, &event, 1, -1) == 1) {
+		p->edges++;
+		if (preadv2(p->fd, &buffer, 1, -1, RWF_NOWAIT) > 0)
+			p->got = 1;
+		else
+			p->refused++;
+	}
+	return NULL;
+}
+
+/* A reader that makes a completion readable again has released its lock when it wakes others. */
+MEMWAIT_TEST(R28_a_poller_that_a_reader_wakes_can_read)
+{
+	struct memwait_completion *buffer = private_page(self->page);
+	int uffd = hold_page(buffer, self->page);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct poller p = { .fd = self->fd, .epoll = epoll_create1(EPOLL_CLOEXEC) };
+	struct reader slow;
+	uint64_t id;
+
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
+	if (pin(1) || pin(0))
+		SKIP(return, "needs SCHED_FIFO");
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER,
+					    U32 | MEMWAIT_PERSISTENT, 7, &id));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	reader_start_into(&slow, self->fd, buffer, 1);
+	await_fault(uffd);
+	ASSERT_EQ(0, epoll_ctl(p.epoll, EPOLL_CTL_ADD, self->fd, &event));
+	EXPECT_EQ(1, epoll_wait(p.epoll, &event, 1, 0));
+	ASSERT_EQ(0, pthread_create(&p.thread, NULL, take_edges, &p));
+	sleep_until(__atomic_load_n(&p.polling, __ATOMIC_ACQUIRE));
+	await_asleep(p.polling);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
+	EXPECT_EQ(1, runner_join(&slow.runner));
+	pthread_join(p.thread, NULL);
+	EXPECT_EQ(0, p.refused);
+	EXPECT_EQ(1, p.edges);
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	close(p.epoll);
+	close(uffd);
+	munmap(buffer, self->page);
+}
+
 struct many {
 	int fd;
 	struct memwait_notify *notifies;
@@ -657,9 +730,9 @@ static int notify_17(struct many *m)
 }
 
 /*
- * One call ends two waits, and a reader takes what the first one left, in between: the call is in a
- * fault on its last entry meanwhile, and the reader in one on its buffer. It will return without
- * the second one, for which there has to be a new edge.
+ * One call ends two waits. In between, a reader takes the completion of the first: the call is in a
+ * page fault on its last entry, and the reader in one on its buffer. The reader will return without
+ * the second completion, which must therefore produce a new edge.
  */
 MEMWAIT_TEST(R22_a_completion_during_a_read_gets_an_edge)
 {
@@ -707,8 +780,8 @@ MEMWAIT_TEST(R22_a_completion_during_a_read_gets_an_edge)
 	munmap(buffer, self->page);
 }
 
-/* A reader whose buffer is not there yet, and who holds up none but other readers. */
-MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
+/* A reader in a page fault on its buffer blocks no other calls except other reads. */
+MEMWAIT_TEST(R21_a_reader_in_a_page_fault_blocks_no_other_calls)
 {
 	struct memwait_completion done, *buffer = private_page(self->page);
 	int uffd = hold_page(buffer, self->page), fd = memwait_open(0), read;
@@ -730,7 +803,7 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 
 	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
 	read = runner_join(&r.runner);
-	/* The fourth one has come in the meantime, and may have been too late. */
+	/* The fourth completion came in the meantime, perhaps too late for this read. */
 	if (read == 3)
 		read += mw_read(fd, buffer + 3, 1);
 	EXPECT_EQ(4, read);
@@ -741,8 +814,8 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 	close(uffd);
 }
 
-/* A reader whose buffer is not there yet, and another one that does not want to wait. */
-MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_anothers_page_fault)
+/* A reader in a page fault on its buffer, and a second reader that must not block. */
+MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_a_reader_in_a_page_fault)
 {
 	struct memwait_completion done[4], *buffer = private_page(self->page);
 	int uffd = hold_page(buffer, self->page), i;
@@ -767,8 +840,8 @@ MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_anothers_page_fault)
 }
 
 /*
- * A loop that polls for edges has had the edge of what it could not read, as another reader was in
- * a page fault. It gets another one.
+ * A loop that polls for edges has received the edge of completions that it could not read because
+ * another reader was in a page fault. It receives another edge.
  */
 MEMWAIT_TEST(R22_a_refused_reader_gets_an_edge)
 {
@@ -814,7 +887,10 @@ static void *notify_in_turn(void *arg)
 	return NULL;
 }
 
-/* What two threads complete at once is in one order, in which each word's waits are in theirs. */
+/*
+ * Concurrent completions of two threads have one order, in which the waits of each word are in
+ * their own order.
+ */
 MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 {
 	static struct memwait_completion done[8 * 300];
@@ -842,7 +918,7 @@ MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 	}
 }
 
-/* A reader of real time, on the processor of the notify. */
+/* A real-time reader on the processor of the notifier. */
 struct prompt_reader {
 	pthread_t thread;
 	pid_t tid;
@@ -871,17 +947,17 @@ static void *read_promptly(void *arg)
 #define IN_A_STEP	64
 
 /*
- * A notify of many does not wake a context again that is still to be read. One that was read
- * between two of its steps is woken again.
+ * A notify of many waits wakes a context only once until it is read. If the context was read
+ * between two steps, the notify wakes it again.
  */
-MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_all)
+MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_everything)
 {
 	struct prompt_reader r = { .fd = memwait_open(0), .n = STEPS };
 	uint64_t end;
 	int i;
 
 	if (geteuid())
-		SKIP(return, "needs root for threads of real time");
+		SKIP(return, "needs root for real-time threads");
 	for (i = 0; i < STEPS * IN_A_STEP; i++) {
 		int fd = i % IN_A_STEP ? self->fd : r.fd;
 
@@ -893,12 +969,12 @@ MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_all)
 	await_asleep(r.tid);
 	ASSERT_EQ(0, pin(0));
 	EXPECT_EQ(STEPS * IN_A_STEP, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
-	/* It runs before the notifier does, but where kernels leave some time to all others. */
+	/* The reader runs before the notifier, unless the kernel throttles real-time threads. */
 	end = patience(60);
 	sleep_until(__atomic_load_n(&r.got, __ATOMIC_ACQUIRE) >= STEPS ||
 		    now_ns(CLOCK_MONOTONIC) >= end);
 	EXPECT_EQ(STEPS, r.got);
-	/* One that sleeps on is woken by one more. */
+	/* Further completions end a reader that still sleeps. */
 	if (r.got < STEPS)
 		complete(_metadata, r.fd, self->word, 0, STEPS);
 	pthread_join(r.thread, NULL);

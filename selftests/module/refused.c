@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R31: a call that is refused changes no count that another call could see, and a call within its
- * limits is never refused because another was. All is done by a user whose counts are its own.
+ * R31: a refused call changes no count that another call can see, and a call within its limits
+ * never fails because another call was refused. The calls are made by a user whose counts no other
+ * process changes.
  */
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -10,7 +11,7 @@
 
 #define OWNERS		PARAMETERS "max_user_owners"
 
-#define TRIES		20000	/* or until the other one was refused so often: */
+#define TRIES		20000	/* or until the other process was refused this often: */
 #define LEAST_REFUSED	100
 #define ROUNDS		SOME_OF(3000)
 
@@ -31,7 +32,7 @@ FIXTURE_TEARDOWN(refused)
 
 #define REFUSED_TEST(name)	TEST_F_TIMEOUT(refused, name, 300)
 
-/* A word of an empty file, which is closed, or NULL. */
+/* Maps a word of a new, empty file and closes the file. Returns NULL on failure. */
 static uint32_t *page_of(int file, int protection)
 {
 	void *page = MAP_FAILED;
@@ -43,8 +44,8 @@ static uint32_t *page_of(int file, int protection)
 }
 
 /*
- * One process asks for what it is refused, again and again. Another one of the same user arms one
- * wait and takes it back, which is within the limits.
+ * One process repeats a call that is refused. A second process of the same user arms one wait and
+ * cancels it, which is within the limits.
  */
 struct pair {
 	int (*attempt)(int fd, void *arg);
@@ -91,7 +92,7 @@ static void run_modest(struct pair *p)
 		else
 			p->wrong++;
 	}
-	/* What it keeps must stay until the other one asks no more. */
+	/* The waits of this process must stay until the other process has stopped. */
 	__atomic_store_n(&p->stop, 1, __ATOMIC_RELAXED);
 	spin_until(__atomic_load_n(&p->stopped, __ATOMIC_ACQUIRE));
 	_exit(0);
@@ -111,8 +112,8 @@ static void refuse(struct __test_metadata *_metadata, struct pair pair, void *ar
 		run_refused(p, arg);
 	EXPECT_EQ(0, child_status(modest));
 	EXPECT_EQ(0, child_status(refused));
-	TH_LOG("%d of %d were refused in error, beside %ld in good order", p->enospc, TRIES,
-	       p->refused);
+	TH_LOG("%d of %d calls were wrongly refused; %ld calls were rightly refused", p->enospc,
+	       TRIES, p->refused);
 	EXPECT_EQ(0, p->enospc);
 	EXPECT_EQ(0, p->wrong);
 	EXPECT_EQ(0, p->others);
@@ -120,7 +121,7 @@ static void refuse(struct __test_metadata *_metadata, struct pair pair, void *ar
 	munmap(p, 4096);
 }
 
-#define TOO_MANY	11	/* one word more than the limit */
+#define TOO_MANY	11	/* one word more than the limit allows */
 
 static int ask_for_too_many(int fd, void *arg)
 {
@@ -140,7 +141,7 @@ static int ask_for_too_many(int fd, void *arg)
 	return ret < 0 ? ret : entry.result;
 }
 
-REFUSED_TEST(R31_a_group_that_is_too_large_is_not_seen)
+REFUSED_TEST(R31_a_too_large_group_affects_no_other_call)
 {
 	ASSERT_EQ(0, set_limit(TOO_MANY - 1));
 	refuse(_metadata, (struct pair) {
@@ -154,7 +155,7 @@ static int ask_read_only(int fd, void *arg)
 	return mw_batch(fd, arg, 1);
 }
 
-REFUSED_TEST(R31_a_batch_whose_results_cannot_be_written_is_not_seen)
+REFUSED_TEST(R31_a_batch_with_unwritable_results_affects_no_other_call)
 {
 	struct memwait_async *entry = private_page(4096);
 
@@ -176,7 +177,7 @@ static int ask_for_pins(int fd, void *arg)
 	return mw_fdinfo(fd, "pins") ? -EBUSY : ret;
 }
 
-REFUSED_TEST(R31_a_wait_that_is_too_many_pins_nothing)
+REFUSED_TEST(R31_a_wait_above_the_limit_pins_nothing)
 {
 	ASSERT_EQ(0, set_limit(TOO_MANY - 1));
 	refuse(_metadata, (struct pair) {
@@ -185,93 +186,97 @@ REFUSED_TEST(R31_a_wait_that_is_too_many_pins_nothing)
 	}, private_page(4096));
 }
 
-/* Two threads, one context. */
-struct twins {
+/* Two threads that use one context. */
+struct racers {
 	pthread_t thread;
-	int arrived;		/* how many times one of them has come */
-	int (*attempt)(struct twins *twins, uint64_t *result);
+	int arrived;		/* how many times a thread has arrived */
+	int (*attempt)(struct racers *racers, uint64_t *result);
 	int fd;
 	uint32_t *word;
 	int errors[2];
 	uint64_t results[2];
 };
 
-static int pin_word(struct twins *twins, uint64_t *id)
+static int pin_word(struct racers *racers, uint64_t *id)
 {
-	return mw_async(twins->fd, twins->word, 0, MEMWAIT_FOREVER, U32, 0, id);
+	return mw_async(racers->fd, racers->word, 0, MEMWAIT_FOREVER, U32, 0, id);
 }
 
-static int ask_for_id(struct twins *twins, uint64_t *id)
+static int ask_for_id(struct racers *racers, uint64_t *id)
 {
 	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
-	int ret = xioctl(twins->fd, MEMWAIT_IOC_OWNER, &owner);
+	int ret = xioctl(racers->fd, MEMWAIT_IOC_OWNER, &owner);
 
 	*id = owner.id;
 	return ret;
 }
 
-/* Until the other one has come as often. Both run then: they are not woken, one after the other. */
-static void meet(struct twins *twins)
+/*
+ * Waits until the other thread has arrived as often. Both then run at the same time; neither has to
+ * be woken.
+ */
+static void meet(struct racers *racers)
 {
-	int both = (__atomic_fetch_add(&twins->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
+	int both = (__atomic_fetch_add(&racers->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
 
-	spin_until(__atomic_load_n(&twins->arrived, __ATOMIC_ACQUIRE) >= both);
+	spin_until(__atomic_load_n(&racers->arrived, __ATOMIC_ACQUIRE) >= both);
 }
 
-static void *second_twin(void *arg)
+static void *second_racer(void *arg)
 {
-	struct twins *twins = arg;
+	struct racers *racers = arg;
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		meet(twins);
-		twins->errors[1] = twins->attempt(twins, &twins->results[1]);
-		meet(twins);
+		meet(racers);
+		racers->errors[1] = racers->attempt(racers, &racers->results[1]);
+		meet(racers);
 	}
 	return NULL;
 }
 
-static void twins_start(struct twins *twins, int (*attempt)(struct twins *twins, uint64_t *result))
+static void racers_start(struct racers *racers,
+			 int (*attempt)(struct racers *racers, uint64_t *result))
 {
-	twins->attempt = attempt;
-	twins->arrived = 0;
-	if (pthread_create(&twins->thread, NULL, second_twin, twins))
+	racers->attempt = attempt;
+	racers->arrived = 0;
+	if (pthread_create(&racers->thread, NULL, second_racer, racers))
 		_exit(1);
 }
 
-static void twins_go(struct twins *twins)
+static void racers_go(struct racers *racers)
 {
-	meet(twins);
-	twins->errors[0] = twins->attempt(twins, &twins->results[0]);
-	meet(twins);
+	meet(racers);
+	racers->errors[0] = racers->attempt(racers, &racers->results[0]);
+	meet(racers);
 }
 
-/* The files are in a directory where anybody may write. */
+/* The files are in a directory to which every user may write. */
 static void run_pinners(int *wrong, const char *directory)
 {
-	struct twins twins;
+	struct racers racers;
 	int i, t;
 
 	become_nobody();
-	twins.fd = memwait_open(0);
-	twins_start(&twins, pin_word);
+	racers.fd = memwait_open(0);
+	racers_start(&racers, pin_word);
 	for (i = 0; i < ROUNDS; i++) {
-		twins.word = page_of(open(directory, O_TMPFILE | O_RDWR, 0600), PROT_READ);
-		if (!twins.word)
+		racers.word = page_of(open(directory, O_TMPFILE | O_RDWR, 0600), PROT_READ);
+		if (!racers.word)
 			_exit(3);
-		twins_go(&twins);
+		racers_go(&racers);
 		for (t = 0; t < 2; t++) {
-			if (twins.errors[t] != MEMWAIT_PENDING)
+			if (racers.errors[t] != MEMWAIT_PENDING)
 				++*wrong;
-			else if (mw_cancel(twins.fd, twins.results[t]))
+			else if (mw_cancel(racers.fd, racers.results[t]))
 				_exit(2);
 		}
-		munmap(twins.word, 4096);
+		munmap(racers.word, 4096);
 	}
 	_exit(0);
 }
 
-/* Each may make a pin, or share that of the other one. No file of theirs stays. */
+/* Each thread may create a pin, or share the pin of the other. No file stays pinned. */
 REFUSED_TEST(R31_two_threads_that_pin_one_file_leave_no_pin)
 {
 	char directory[] = "/tmp/memwait-pins-XXXXXX";
@@ -293,18 +298,18 @@ REFUSED_TEST(R31_two_threads_that_pin_one_file_leave_no_pin)
 static void run_askers(int *wrong)
 {
 	struct memwait_info info;
-	struct twins twins;
+	struct racers racers;
 	int i, keep;
 
 	become_nobody();
 	keep = memwait_open(0);
-	twins_start(&twins, ask_for_id);
+	racers_start(&racers, ask_for_id);
 	for (i = 0; i < ROUNDS; i++) {
-		twins.fd = memwait_open(0);
-		twins_go(&twins);
-		if (twins.errors[0] || twins.errors[1] || twins.results[0] != twins.results[1])
+		racers.fd = memwait_open(0);
+		racers_go(&racers);
+		if (racers.errors[0] || racers.errors[1] || racers.results[0] != racers.results[1])
 			++*wrong;
-		close(twins.fd);
+		close(racers.fd);
 		do {
 			if (mw_info(keep, &info))
 				_exit(2);
@@ -313,7 +318,7 @@ static void run_askers(int *wrong)
 	_exit(0);
 }
 
-REFUSED_TEST(R33_two_threads_that_ask_for_the_id_of_a_context_need_one)
+REFUSED_TEST(R33_two_threads_that_request_the_id_of_a_context_get_one)
 {
 	int *wrong = shared_page(4096);
 	pid_t pid;
@@ -329,7 +334,7 @@ REFUSED_TEST(R33_two_threads_that_ask_for_the_id_of_a_context_need_one)
 
 #define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
 
-/* What becomes of MEMWAIT_OWNER_BIND, and how many owners there are then. */
+/* The results of MEMWAIT_OWNER_BIND, and the number of owners afterwards. */
 struct binds {
 	int used, bound, full;
 	uint64_t owners_full;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R17, R12: waiters that are moved to another word, and what becomes of them there. */
+/* R17, R12: waiters that are moved to another word, and what happens to them there. */
 #include "requeue_test.h"
 #include <sys/time.h>
 
-/* By promise the target is the process's own, and is not looked at. */
-MEMWAIT_TEST(R9_requeue_to_a_private_word_that_is_not_mapped)
+/* With PRIVATE the target is not looked up, so it need not be mapped. */
+MEMWAIT_TEST(R9_requeue_to_an_unmapped_private_word)
 {
 	uint32_t *a = self->word, *hole = hole_page();
 	struct requeued out;
@@ -42,7 +42,10 @@ MEMWAIT_TEST(R17_requeue_compares)
 				EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 				EXPECT_STREQ("abc", notify_names(self->fd, a));
 			} else {
-				/* Bits beyond the size do not count, in the word or expected. */
+				/*
+				 * Bits beyond the size are ignored, in the word and in the expected
+				 * value.
+				 */
 				EXPECT_EQ(0, mw_requeue(self->fd, a, value, b, 1, 1, size, &out));
 				EXPECT_EQ(1, out.woken);
 				EXPECT_EQ(1, out.moved);
@@ -51,7 +54,9 @@ MEMWAIT_TEST(R17_requeue_compares)
 			}
 		}
 	}
-	/* Without anything to do it compares as well; the target's value is nobody's business. */
+	/*
+	 * The call compares even if it has nothing to do; the value of the target does not matter.
+	 */
 	*word = 0;
 	*b = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_requeue(self->fd, a, 1, b, 0, 0, U32, &out));
@@ -78,13 +83,13 @@ MEMWAIT_TEST(R17_requeue_wakes_the_oldest_and_moves_the_next)
 	EXPECT_REQUEUED(0, 1, a, b, 0, 1);
 	EXPECT_REQUEUED(1, 0, a, b, 1, 0);
 	EXPECT_STREQ("g", names(self->fd));
-	/* Who comes later stands behind those who were moved. */
+	/* A later waiter is queued behind those that were moved. */
 	EXPECT_EQ(MEMWAIT_PENDING, arm(self->fd, b, 'z'));
 	EXPECT_STREQ("xycdefz", notify_names(self->fd, b));
 	EXPECT_STREQ("h", notify_names(self->fd, a));
 }
 
-MEMWAIT_TEST(R17_requeue_all_and_more_than_there_are)
+MEMWAIT_TEST(R17_requeue_with_counts_above_the_number_of_waiters)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
 
@@ -95,7 +100,7 @@ MEMWAIT_TEST(R17_requeue_all_and_more_than_there_are)
 	EXPECT_STREQ("a", names(self->fd));
 	EXPECT_REQUEUED(2, 0, a, b, MEMWAIT_ALL, MEMWAIT_ALL);
 	EXPECT_STREQ("bc", names(self->fd));
-	/* Nobody is there. */
+	/* Neither word has a waiter. */
 	EXPECT_REQUEUED(0, 0, a, b, MEMWAIT_ALL, MEMWAIT_ALL);
 	EXPECT_REQUEUED(0, 0, a, b, 1, 1);
 	EXPECT_REQUEUED(0, 0, a, a, 1, 1);
@@ -113,7 +118,7 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word)
 	EXPECT_REQUEUED(1, 2, a, a, 1, 2);
 	EXPECT_STREQ("a", names(self->fd));
 	EXPECT_EQ(5, mw_waiters(self->fd, a, U32));
-	/* They are counted, and stay where they are. */
+	/* The waiters are counted as moved and stay where they are. */
 	EXPECT_EQ(2, mw_notify(self->fd, a, 2, U32));
 	EXPECT_STREQ("bc", names(self->fd));
 	EXPECT_REQUEUED(0, 3, a, a, 0, MEMWAIT_ALL);
@@ -121,7 +126,7 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word)
 	EXPECT_STREQ("def", notify_names(self->fd, a));
 }
 
-/* One word by two addresses is the same word, too. */
+/* One word at two addresses is the same word as well. */
 MEMWAIT_TEST(R17_requeue_to_the_same_word_of_a_file)
 {
 	uint32_t *one, *two;
@@ -132,7 +137,7 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word_of_a_file)
 	EXPECT_STREQ("a", names(self->fd));
 	EXPECT_EQ(3, mw_waiters(self->fd, one, U32));
 	EXPECT_STREQ("bcd", notify_names(self->fd, two));
-	/* Two words of one file are not. */
+	/* Two words of one file are different words. */
 	ASSERT_TRUE(arm_all(self->fd, one, "ab"));
 	EXPECT_REQUEUED(0, 1, two, two + 1, 0, 1);
 	EXPECT_STREQ("a", notify_names(self->fd, one + 1));
@@ -154,14 +159,14 @@ MEMWAIT_TEST(R3_requeue_moves_waiters_of_all_sizes)
 		EXPECT_STREQ("bcdef", notify_names(self->fd, b));
 		EXPECT_STREQ("gh", notify_names(self->fd, a));
 	}
-	/* A target need not be aligned for the waiters, only for the call. */
+	/* The target must be aligned for the call, but not for the waiters. */
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, MEMWAIT_SIZE_U64, 'x', NULL));
 	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, (char *)b + 3, 0, 1, MEMWAIT_SIZE_U8, NULL));
 	EXPECT_EQ(1, mw_notify(self->fd, (char *)b + 3, 1, MEMWAIT_SIZE_U8));
 	EXPECT_STREQ("x", names(self->fd));
 }
 
-/* Threads, async waits and groups of both kinds, in the order of their joining. */
+/* Threads, async waits and groups of both kinds, in the order in which they joined. */
 MEMWAIT_TEST(R12_requeue_keeps_the_order_of_all_kinds)
 {
 	uint32_t *a = self->word, *b = self->word + 9, *c = self->word + 1;
@@ -226,10 +231,13 @@ MEMWAIT_TEST(R12_requeue_many)
 	ASSERT_EQ(count, mw_read(self->fd, done, count));
 	for (i = 0; i < count; i++)
 		ASSERT_EQ(i, done[i].user_data);
-	EXPECT_EQ(77, before);	/* 1 + 2 + ... + 77 is the first sum that is enough */
+	EXPECT_EQ(77, before);	/* 1 + 2 + ... + 77 is the first sum that is large enough */
 }
 
-/* As many as a step moves, one less and one more; to a word without waiters, and with one. */
+/*
+ * As many waiters as one step moves, one less and one more; to a word without waiters, and with
+ * one.
+ */
 MEMWAIT_TEST(R12_requeue_all_of_few_or_many)
 {
 	static const int counts[] = { 1, 2, 63, 64, 65, 200 };
@@ -285,7 +293,7 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 		fds[i] = open_device(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, arm(fds[i], a, 'a' + i));
 	}
-	/* More contexts than one notify remembers to wake at its end. */
+	/* More contexts than one notify can collect for its final wake-ups. */
 	EXPECT_REQUEUED(10, 10, a, b, 10, 10);
 	for (i = 0; i < 20; i++)
 		EXPECT_EQ(i < 10, mw_readable(fds[i]));
@@ -301,9 +309,8 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 /* Words of two objects, R17 */
 
 /*
- * A waiter that is moved would be given what keeps the other word: a file that it has not asked
- * for, and whose last reference would then be its own. So the words are of one object, or nothing
- * is done.
+ * A waiter that is moved to another file would receive a reference to a file that it never used,
+ * possibly the last one. Therefore both words must belong to one object; otherwise nothing is done.
  */
 MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 {
@@ -324,7 +331,10 @@ MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 			if (to == from)
 				continue;
 			for (n = 0; n < 2; n++) {
-				/* Before the value is looked at, and after access to both. */
+				/*
+				 * This check precedes the comparison, and follows the access to
+				 * both words.
+				 */
 				EXPECT_EQ(-EXDEV, mw_requeue(self->fd, a, n, b, n, n, U32, &out));
 				EXPECT_EQ(-EXDEV, mw_requeue(self->fd, a, 0, b, 1, 2, U32, &out));
 				EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, n, hole, n, n, U32,
@@ -342,7 +352,7 @@ MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 	munmap(other, self->page);
 }
 
-/* One object: a file at two addresses, by two open files; and all that is private to one mm. */
+/* One object: a file at two addresses, through two open files; and all private memory of one mm. */
 MEMWAIT_TEST(R17_requeue_within_an_object)
 {
 	int file = new_file(2 * self->page), again;
@@ -371,7 +381,7 @@ MEMWAIT_TEST(R17_requeue_within_an_object)
 	munmap(elsewhere, self->page);
 }
 
-/* Who says that both are private means words of its own address space, whatever is mapped there. */
+/* With PRIVATE both words are words of the caller's address space, whatever is mapped there. */
 MEMWAIT_TEST(R9_requeue_private_words_of_two_files)
 {
 	uint32_t *other = shared_page(self->page);
@@ -386,7 +396,7 @@ MEMWAIT_TEST(R9_requeue_private_words_of_two_files)
 	munmap(other, self->page);
 }
 
-/* Another process has moved them, and has gone: they are where it has moved them. */
+/* A process moves the waiters and exits: they remain where it has moved them. */
 MEMWAIT_TEST(R11_requeue_by_a_process_that_exits)
 {
 	struct waiter timed = thread_at(self->fd, self->shared), interrupted = timed;
@@ -398,7 +408,7 @@ MEMWAIT_TEST(R11_requeue_by_a_process_that_exits)
 	handle(SIGUSR1, 0);
 	waiter_start(&interrupted);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 8, &pending));
-	/* If these two have passed before the requeue, they were not moved: no harm. */
+	/* If these two waits expire before the requeue, they are not moved, which does no harm. */
 	timed.deadline = in_ms(1500);
 	waiter_start(&timed);
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->shared, 1500, 7, NULL));
@@ -452,7 +462,7 @@ MEMWAIT_TEST(R7_requeue_faults_the_word_in)
 		ASSERT_EQ(0, madvise(from, self->page, MADV_DONTNEED));
 		EXPECT_REQUEUED(1, 1, from, to, 1, 1);
 		EXPECT_STREQ("a", names(self->fd));
-		/* The target is never touched. */
+		/* The target is never accessed. */
 		EXPECT_STREQ("b", notify_names(self->fd, to));
 		EXPECT_STREQ("c", notify_names(self->fd, from));
 	}
@@ -464,7 +474,10 @@ MEMWAIT_TEST(R7_requeue_faults_the_word_in)
 	EXPECT_STREQ("c", notify_names(self->fd, from));
 }
 
-/* It does not block, so no signal ends it, even if it has to try again for want of the page. */
+/*
+ * REQUEUE does not block, so no signal interrupts it, even while it retries because of a page
+ * fault.
+ */
 MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 {
 	struct itimerval once = { 0 };
@@ -479,7 +492,10 @@ MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
 	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
 	for (i = 0; i < SOME_OF(10000) || !handled; i++) {
-		/* One signal and so many drops a round, or a slow machine would do nothing else. */
+		/*
+		 * One signal and a limited number of drops in each round, so that a slow machine
+		 * makes progress.
+		 */
 		once.it_value.tv_usec = 1 + i % 128;
 		setitimer(ITIMER_REAL, &once, NULL);
 		__atomic_store_n(&d.times, i % 16, __ATOMIC_RELAXED);
@@ -509,7 +525,7 @@ MEMWAIT_TEST(R16_requeue_a_member_keeps_its_index_and_the_others_stay)
 		EXPECT_EQ(2, mw_waiters(self->fd, c, U32));
 		EXPECT_EQ(2, mw_waiters(self->fd, d, U32));
 		EXPECT_EQ(0, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
-		/* By the one that was moved, or by another. */
+		/* Notified by the moved member, or by another one. */
 		EXPECT_EQ(2, mw_notify(self->fd, i == 0 ? a : i == 1 ? d : c, MEMWAIT_ALL, U32));
 		EXPECT_EQ(MEMWAIT_OK, any_join(&w));
 		EXPECT_EQ((uint32_t)i, w.index);
@@ -535,7 +551,7 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	w = any_of(self->fd, waits, 3);
 	any_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 1, NULL));
-	/* The last one first. */
+	/* The last member first. */
 	for (i = 2; i >= 0; i--)
 		EXPECT_REQUEUED(0, 2, self->word + i, d, 0, MEMWAIT_ALL);
 	EXPECT_EQ(6, mw_waiters(self->fd, d, U32));
@@ -544,7 +560,7 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
 	EXPECT_EQ(2, w.index);
 	EXPECT_EQ(4, mw_waiters(self->fd, d, U32));
-	/* A requeue wakes a group once, too, and does not move what is left of it. */
+	/* A requeue also wakes a group only once, and does not move its remaining members. */
 	EXPECT_REQUEUED(1, 1, d, self->word, 1, MEMWAIT_ALL);
 	EXPECT_EQ(0, mw_waiters(self->fd, d, U32));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
@@ -553,7 +569,7 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	EXPECT_STREQ("a", notify_names(self->fd, self->word));
 }
 
-/* What stands in the queue of a woken group is neither woken nor moved nor counted. */
+/* Members of a woken group that are still queued are neither woken nor moved nor counted. */
 MEMWAIT_TEST(R16_requeue_passes_over_a_woken_group)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
@@ -592,7 +608,7 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_threads)
 
 	waits[0] = member(self->word + 5, 0, U32);
 	waits[1] = member(a, 0, U32);
-	/* With later ones, until all of them were moved before. */
+	/* Retries with later deadlines until all waits were moved before their deadlines. */
 	do {
 		ms *= 2;
 		for (i = 0; i < 4; i++) {
@@ -628,14 +644,14 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_async_waits)
 	int i;
 
 	members(waits, a, 2);
-	/* With later ones, until all of them were moved before. */
+	/* Retries with later deadlines until all waits were moved before their deadlines. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
 		for (i = 0; i < 9; i++) {
 			uint32_t realtime = i % 2 ? MEMWAIT_CLOCK_REALTIME : 0;
 
-			/* Out of order. */
+			/* The deadlines are not in the order of arming. */
 			deadlines[i] = now_ns(clocks[i % 2]) + (ms + i * 5 % 9) * NSEC_PER_MSEC;
 			if (i % 3)
 				mw_async(self->fd, a, 0, deadlines[i], U32 | realtime, i, &ids[i]);
@@ -704,8 +720,11 @@ MEMWAIT_TEST(R25_requeue_then_close)
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
 
-/* An unread OK goes on at the word where it was notified, which is not where it was armed. */
-MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
+/*
+ * An unread OK is passed on at the word where the wait was notified, which differs from the word
+ * where it was armed.
+ */
+MEMWAIT_TEST(R25_requeue_an_unread_ok_is_passed_on_at_the_target)
 {
 	struct memwait_wait waits[2];
 	uint32_t *a, *b;
@@ -730,7 +749,7 @@ MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
 		EXPECT_STREQ("a", notify_names(self->fd, a));
 		EXPECT_STREQ("b", notify_names(self->fd, self->word + 5));
 
-		/* Woken by the requeue itself: at the word where it was. */
+		/* A wait that the requeue itself has woken is passed on at its old word. */
 		fd = memwait_open(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, arm(fd, a, 'x'));
 		ASSERT_TRUE(arm_all(self->fd, a, "ab"));
@@ -741,12 +760,12 @@ MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
 	}
 }
 
-/* A thread that changes the word while it is requeued, and looks who waits there still. */
+/* A thread that changes the word during a requeue, and checks which waiters are still there. */
 struct changer {
 	pthread_barrier_t barrier;
 	uint32_t *word;
 	int fd;
-	int pause;		/* in us, before it changes the word */
+	int pause;		/* in us, before the change */
 	bool stop;
 	int found;
 };
@@ -768,10 +787,10 @@ static void *change_it(void *arg)
 	}
 }
 
-/* A step looks at so many waiters. */
+/* The number of waiters that one step visits. */
 #define STEP	64
 
-/* Arms a step of waits, and returns when all of them are overdue, and none has ended. */
+/* Arms a whole step of waits; returns when all of them are overdue, and none has ended. */
 static void fill_a_step(struct __test_metadata *_metadata, int fd, uint32_t *word)
 {
 	struct memwait_completion done[STEP];
@@ -797,7 +816,7 @@ static void fill_a_step(struct __test_metadata *_metadata, int fd, uint32_t *wor
 	}
 }
 
-/* Those that stand first are overdue, and end the first step. */
+/* The first waiters are overdue, and fill the first step. */
 MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
 {
 	struct memwait_completion completions[STEP];
@@ -810,7 +829,7 @@ MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
 	ASSERT_LE(0, c.fd);
 	pthread_barrier_init(&c.barrier, NULL, 2);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, change_it, &c));
-	/* The race goes on until it has come out each way. */
+	/* The race is repeated until it had each of the two outcomes. */
 	for (i = 0; i < SOME_OF(3000) || !woken || !refused; i++) {
 		*self->word = 0;
 		fill_a_step(_metadata, self->fd, self->word);
@@ -822,7 +841,7 @@ MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
 		pthread_barrier_wait(&c.barrier);
 		woken += !ret && out.woken;
 		refused += ret == MEMWAIT_NOT_EQUAL;
-		/* The live one is woken while the word is 0, or not at all. */
+		/* The wait behind them is woken while the word is 0, or not at all. */
 		EXPECT_TRUE(ret ? ret == MEMWAIT_NOT_EQUAL && !out.woken && c.found :
 				  out.woken == 1 && !c.found);
 		EXPECT_EQ(ret ? 1 : 0, mw_notify(self->fd, self->word, 1, U32));

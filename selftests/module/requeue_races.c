@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R17, R25: requeue, and all that can happen at the same time. */
+/* R5, R17, R25: requeue, and all operations that can run concurrently. */
 #include "requeue_test.h"
 
 enum { WORDS = 3 };
@@ -18,7 +18,7 @@ static bool stopped(struct racer *r)
 	return __atomic_load_n(r->stop, __ATOMIC_RELAXED);
 }
 
-/* All from one word to the next, in a circle: one direction, or the other. */
+/* Moves all waiters from one word to the next, in a circle, in one of two directions. */
 static void *move_around(void *arg)
 {
 	struct racer *r = arg;
@@ -43,7 +43,7 @@ static void start(struct racer *r, const struct racer *like, int i, void *(*body
 		abort();
 }
 
-/* R17: A to B, and B to A: nobody hangs, nobody gets lost. */
+/* R17: moves from A to B race with moves from B to A: no thread hangs and no waiter is lost. */
 MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 {
 	struct racer r[2], like = { .fd = self->fd };
@@ -55,7 +55,7 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 	int stop, i, round, total;
 
 	like.stop = &stop;
-	/* With two words; then with three, which are shared. */
+	/* First with two words, then with three shared words. */
 	for (round = 0; round < 2; round++) {
 		word = round ? self->shared : self->word;
 		for (i = 0; i < WORDS; i++)
@@ -148,13 +148,13 @@ static void *wait_hard(void *arg)
 		else
 			r->other++;
 	}
-	/* Another wait ends the place that an interrupted one may have left, which is counted. */
+	/* Another wait ends the counted queue position that an interrupted wait may have left. */
 	if (mw_wait(r->fd, r->words[0], 0, 1, U32) != MEMWAIT_TIMED_OUT)
 		r->other++;
 	return NULL;
 }
 
-/* Ends of async waits; every id once. */
+/* Counts the ends of async waits; each id must occur once. */
 static void count_completions(struct __test_metadata *_metadata, int fd, unsigned char *seen,
 			      struct racer *sum)
 {
@@ -179,7 +179,7 @@ static bool was_interrupted(const struct racer *r, int n)
 	return interrupted;
 }
 
-/* R5: what requeue, deadlines, cancel, signals and notifies do to each other's waiters. */
+/* R5: requeue, deadlines, cancel, signals and notifies on the same waiters. */
 MEMWAIT_TEST(R5_requeue_races_with_everything)
 {
 	enum { MOVERS = 2, NOTIFIERS = 1, WAITERS = 3, ALL = MOVERS + NOTIFIERS + WAITERS };
@@ -227,7 +227,7 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (i = 0; i < ALL; i++)
 		pthread_join(r[i].thread, NULL);
-	/* What is left has a deadline. */
+	/* The remaining waits have deadlines. */
 	do {
 		count_completions(_metadata, self->fd, seen, &sum);
 		ended = sum.oks + sum.timed_out + cancelled;
@@ -260,7 +260,7 @@ struct mover {
 	long moved;
 };
 
-static int move_to_and_fro(struct mover *m)
+static int move_back_and_forth(struct mover *m)
 {
 	struct requeued out;
 	int i;
@@ -275,9 +275,9 @@ static int move_to_and_fro(struct mover *m)
 }
 
 /*
- * How many waiters two words have together. If the mover makes its step between the two looks, as
- * with PREEMPT_RT, where the second one may sleep for a lock that the mover holds, then the first
- * word has fewer waiters afterwards, or more.
+ * Returns how many waiters two words have together. If a move happens between the two calls (on
+ * PREEMPT_RT the second may sleep for a lock that the mover holds), the number of waiters of the
+ * first word has changed afterwards, and the calls are repeated.
  */
 static int waiters_of_both(int fd, uint32_t *words)
 {
@@ -291,9 +291,9 @@ static int waiters_of_both(int fd, uint32_t *words)
 }
 
 /*
- * R17: one step. A thread that comes in between as soon as the one that moves may be interrupted,
- * which has the same processor, finds each waiter in one of the two queues. Some moves are of all,
- * others are of a part of them.
+ * R17: the move is one step. A thread on the same processor, which runs as soon as the mover can be
+ * preempted, finds each waiter in one of the two queues. Some calls move all waiters, others some
+ * of them.
  */
 MEMWAIT_TEST(R17_requeue_is_one_step)
 {
@@ -311,7 +311,7 @@ MEMWAIT_TEST(R17_requeue_is_one_step)
 		for (j = 0; j < MOVED; j++)
 			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &m.words[0], j));
 		ASSERT_EQ(0, pin(0));
-		runner_start(&runner, move_to_and_fro, &m);
+		runner_start(&runner, move_back_and_forth, &m);
 		ASSERT_EQ(0, pin(20));
 		for (looks = 0; looks < SOME_OF(20000) || !counted(&m.moved); looks++) {
 			usleep(1 << looks % 11);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R6, R17: signals and death, for threads that were moved. */
+/* R6, R17: signals and death of threads that were moved. */
 #include "requeue_test.h"
 
 MEMWAIT_TEST(R6_requeue_then_interrupt)
@@ -50,7 +50,7 @@ MEMWAIT_TEST(R17_requeue_then_restart_begins_at_its_own_word)
 	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 
-	/* It compares again. */
+	/* The restarted call compares the word again. */
 	EXPECT_REQUEUED(0, 1, a, b, 0, MEMWAIT_ALL);
 	*a = 1;
 	interrupt_thread(any.thread, any.tid);
@@ -71,7 +71,7 @@ MEMWAIT_TEST(R6_requeue_then_kill)
 	EXPECT_STREQ("a", notify_names(self->fd, b));
 }
 
-MEMWAIT_TEST(R6_requeue_a_notify_for_a_thread_that_dies_goes_on_at_the_target)
+MEMWAIT_TEST(R6_requeue_a_notify_for_a_dying_thread_is_passed_on_at_the_target)
 {
 	uint32_t *a = self->shared, *b = self->shared + 1;
 	pid_t victim;
@@ -88,7 +88,7 @@ MEMWAIT_TEST(R6_requeue_a_notify_for_a_thread_that_dies_goes_on_at_the_target)
 	EXPECT_STREQ("a", notify_names(self->fd, a));
 }
 
-MEMWAIT_TEST(R6_requeue_a_thread_that_it_woke_and_that_dies)
+MEMWAIT_TEST(R6_requeue_wakes_a_dying_thread)
 {
 	uint32_t *a = self->shared, *b = self->shared + 1;
 	struct requeued out;
@@ -98,7 +98,7 @@ MEMWAIT_TEST(R6_requeue_a_thread_that_it_woke_and_that_dies)
 		SKIP(return, "needs root for SCHED_FIFO");
 	victim = fork_waiter(self->fd, a);
 	ASSERT_TRUE(arm_all(self->fd, a, "abc"));
-	/* As signal_and_notify(). */
+	/* As in signal_and_notify(). */
 	pin(20);
 	kill(victim, SIGKILL);
 	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));

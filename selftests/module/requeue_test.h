@@ -5,7 +5,7 @@
 
 #include "several_test.h"
 
-/* An async wait named by a letter. */
+/* Arms an async wait that is named by a letter. */
 static inline int arm(int fd, const uint32_t *word, char name)
 {
 	return mw_arm(fd, word, name);
@@ -41,7 +41,7 @@ static inline const char *notify_names(int fd, const uint32_t *word)
 	return names(fd);
 }
 
-/* Requeues with the usual arguments and asserts its three results. */
+/* Requeues with the usual arguments and checks the three results. */
 #define EXPECT_REQUEUED(woken_, moved_, from_, to_, count_, move_) do {			\
 	struct requeued out_;								\
 											\

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Helpers for tests of waits on several words, requeue and notify-and-wait, on top of the fixture:
- * one wrapper per ioctl, and threads that wait for several words.
+ * one wrapper for each ioctl, and threads that wait for several words.
  */
 #ifndef SEVERAL_TEST_H
 #define SEVERAL_TEST_H
@@ -11,9 +11,9 @@
 
 #define FOREVER		MEMWAIT_FOREVER
 #define HOUR		3600000ULL	/* in ms */
-#define UNTOUCHED	0x0cccccccU	/* what an out field holds before a call */
+#define UNTOUCHED	0x0cccccccU	/* value of an output field before a call */
 
-/* A word of a group, whose own deadline is ignored. */
+/* A member of a group; its own deadline is ignored. */
 static inline struct memwait_wait member(const volatile void *addr, uint64_t expected,
 					 uint32_t flags)
 {
@@ -25,7 +25,7 @@ static inline struct memwait_wait member(const volatile void *addr, uint64_t exp
 	};
 }
 
-/* n consecutive 32-bit words, expected to be 0. */
+/* Members for n consecutive 32-bit words with expected value 0. */
 static inline void members(struct memwait_wait *waits, const uint32_t *word, int n)
 {
 	int i;
@@ -144,7 +144,7 @@ static inline int await_completions(int fd, struct memwait_completion *done, int
 	return mw_read(fd, done, n);
 }
 
-/* A thread that makes one WAIT_ANY and keeps the result. */
+/* A thread that makes one WAIT_ANY and stores the result. */
 struct any_waiter {
 	pthread_t thread;
 	int fd;
@@ -179,9 +179,9 @@ static inline int waiters_of(int fd, const struct memwait_wait *wait)
 }
 
 /*
- * Starts w (fd, waits, count, deadline and flags are set). Returns when it is in all queues, which
- * it joins in order, or when its deadline has passed. Nobody else may join or leave the last word's
- * queue meanwhile.
+ * Starts w (fd, waits, count, deadline and flags are set). Returns when the thread is in all
+ * queues, which it joins in order, or when its deadline has passed. No other waiter may join or
+ * leave the queue of the last word meanwhile.
  */
 static inline void any_start(struct any_waiter *w)
 {
@@ -222,13 +222,13 @@ static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 	return mprotect(*two, size, PROT_READ);
 }
 
-/* NULL in a 32-bit program, whose pointers do not reach the kernel's addresses. */
+/* Returns NULL in a 32-bit program, whose pointers cannot express kernel addresses. */
 static inline void *kernel_address(void)
 {
 	return sizeof(void *) == 8 ? (void *)(uintptr_t)0xffff888000000000ULL : NULL;
 }
 
-/* A page without access. */
+/* Maps an inaccessible page. */
 static inline void *hole_page(void)
 {
 	void *page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -237,7 +237,7 @@ static inline void *hole_page(void)
 	return page == MAP_FAILED ? NULL : page;
 }
 
-/* A word in a mapping of a device, or NULL without the device. */
+/* Maps a word of a device. Returns NULL without the device. */
 static inline void *device_word(void)
 {
 	int mem = open("/dev/mem", O_RDONLY);

@@ -40,7 +40,7 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 	}
 }
 
-/* Sends SIGUSR1 to two threads in turns, or to one, all the time. */
+/* Permanently sends SIGUSR1 to one thread, or to two threads alternately. */
 struct signal_storm {
 	pthread_t thread;
 	pthread_t targets[2];
@@ -73,8 +73,8 @@ static inline void signal_storm_stop(struct signal_storm *storm)
 }
 
 /*
- * The victim is bound to the same processor and cannot run between the signal and the notify, so
- * the notify counts it. Returns the notify's result.
+ * Signals and then notifies a child. The child is bound to the same processor and cannot run in
+ * between, so the notify counts it. Returns the result of the notify.
  */
 static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
 {
@@ -88,7 +88,7 @@ static inline int signal_and_notify(int fd, const volatile void *word, pid_t vic
 	return ret;
 }
 
-/* For a child that will be a victim. */
+/* Prepares a child for signal_and_notify(). */
 static inline void become_victim(void)
 {
 	struct rlimit none = { 0 };
@@ -98,7 +98,7 @@ static inline void become_victim(void)
 		_exit(99);
 }
 
-/* Forks a victim that waits forever. */
+/* Forks a child for signal_and_notify() that waits forever. */
 static inline pid_t fork_waiter(int fd, const uint32_t *word)
 {
 	pid_t pid = fork_child();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R6: signals and notifies race. What else a signal does to a wait: see ways.c. */
+/* R5, R6: races of signals and notifies. For other effects of signals on waits see ways.c. */
 #include "signal_test.h"
 
-/* A signal that would dump core, but is blocked, kills nobody. */
-MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_blocked_signal)
+/* A blocked signal that would dump core kills no process. */
+MEMWAIT_TEST(R6_a_counted_notify_takes_precedence_over_a_blocked_signal)
 {
 	struct waiter next = thread_at(self->fd, self->shared);
 	pid_t victim;
@@ -40,7 +40,7 @@ struct interrupted {
 	int stop;
 };
 
-static void *wait_under_fire(void *arg)
+static void *wait_under_signals(void *arg)
 {
 	struct interrupted *w = arg;
 
@@ -66,7 +66,7 @@ MEMWAIT_TEST(R5_signals_and_notifies_race_for_one_waiter)
 	long notified = 0;
 
 	handle(SIGUSR1, 0);
-	ASSERT_EQ(0, pthread_create(&waiting, NULL, wait_under_fire, &w));
+	ASSERT_EQ(0, pthread_create(&waiting, NULL, wait_under_signals, &w));
 	ASSERT_EQ(0, signal_storm_start(&storm, waiting, waiting));
 	while (now_ns(CLOCK_MONOTONIC) < end || !counted(&w.interrupted) || !counted(&w.oks))
 		notified += mw_notify(self->fd, self->word, 1, U32);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R19: storms of notifies from every processor, MEMWAIT_LOAD_SECONDS long. */
+/* R5, R19: storms of notifies from every processor, for MEMWAIT_LOAD_SECONDS. */
 #include "load_test.h"
 
 #define STORM_WORDS	64
@@ -17,7 +17,7 @@ struct storm_thread {
 	pthread_t thread;
 	int cpu;
 	uint64_t random;
-	uint64_t ids[STORM_SLOTS];	/* of waits that have not ended; user_data is the slot */
+	uint64_t ids[STORM_SLOTS];	/* of pending waits; user_data is the slot */
 	long notified, calls, armed, oks, cancelled, wrong;
 };
 
@@ -68,7 +68,7 @@ static void storm_cancel(struct storm_thread *t, int fd, uint32_t slot)
 	}
 }
 
-/* Arms a batch, and cancels half of it, the newest first. */
+/* Arms a batch and cancels half of it, the newest waits first. */
 static void storm_arm(struct storm_thread *t, int fd)
 {
 	struct memwait_async entries[STORM_BATCH];
@@ -127,7 +127,7 @@ static void *storm_wait(void *arg)
 		storm_arm(t, fd);
 		storm_read(t, fd);
 	}
-	/* Who cannot be cancelled has ended, and its completion is there. */
+	/* A wait that cannot be cancelled has ended, and its completion is there. */
 	for (i = 0; i < STORM_SLOTS; i++)
 		storm_cancel(t, fd, i);
 	storm_read(t, fd);
@@ -137,7 +137,7 @@ static void *storm_wait(void *arg)
 	return NULL;
 }
 
-/* Processors that this process may run on. */
+/* Lists the processors on which this process may run. */
 static int list_cpus(int *cpus)
 {
 	cpu_set_t set;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R12, R34: an end is no death, and a waiter that is told of a death has had its turn. Threads that
- * end are told to no waiter but those of words that name them; processes that are killed are.
+ * R12, R34: the end of a thread is not a death, and a waiter that received OWNER_DIED has had its
+ * turn. When a thread ends, only waiters of words that name it are notified; when a process is
+ * killed, other waiters are notified as well.
  */
 #include "owner_test.h"
 #include "signal_test.h"
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 
-#define SMALL(board)	(&(board)->small)
+#define SMALL(shared)	(&(shared)->small)
 
-/* Several waiters on a word that names nobody, of which the first is notified. */
-static void start_crowd(int fd, struct owned_waiter *w, int n, const void *addr, uint32_t size)
+/* Starts several waiters on a word that names no owner. */
+static void start_waiters(int fd, struct owned_waiter *w, int n, const void *addr, uint32_t size)
 {
 	int i;
 
@@ -22,22 +23,22 @@ static void start_crowd(int fd, struct owned_waiter *w, int n, const void *addr,
 	}
 }
 
-OWNER_TEST(R34_the_end_of_a_woken_thread_is_told_to_nobody)
+OWNER_TEST(R34_the_end_of_a_woken_thread_is_not_reported)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct owned_waiter w[8];
 	uint32_t size;
 	int i;
 
 	for (size = MEMWAIT_SIZE_U8; size <= MEMWAIT_SIZE_U32; size++) {
-		start_crowd(self->fd, w, 8, &board->word, size);
+		start_waiters(self->fd, w, 8, &shared->word, size);
 		for (i = 0; i < 8; i++) {
-			EXPECT_EQ(8 - i, mw_waiters(self->fd, &board->word, size));
-			EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
-			/* The next in line, and it is counted. */
+			EXPECT_EQ(8 - i, mw_waiters(self->fd, &shared->word, size));
+			EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, size));
+			/* The next waiter in the queue, and it is counted. */
 			EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[i]));
 			owned_waiter_join(&w[i]);
-			/* All that its end does has been done then. */
+			/* By now the end of the thread has had all its effects. */
 			mw_await_owners(self->fd, self->owners + 7 - i);
 		}
 	}
@@ -52,89 +53,115 @@ static void *give_up_id(void *arg)
 	return NULL;
 }
 
-OWNER_TEST(R34_the_end_of_an_id_is_told_to_nobody)
+OWNER_TEST(R34_the_end_of_an_id_is_not_reported)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct owned_waiter w[2] = {
-		{ .fd = self->fd, .addr = SMALL(board), .flags = OWNED32 },
+		{ .fd = self->fd, .addr = SMALL(shared), .flags = OWNED32 },
 	};
 
 	ASSERT_EQ(0, pthread_create(&w[0].thread, NULL, give_up_id, &w[0]));
-	await_waiters(self->fd, SMALL(board), U32, 1);
-	start_crowd(self->fd, &w[1], 1, SMALL(board), U32);
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
+	await_waiters(self->fd, SMALL(shared), U32, 1);
+	start_waiters(self->fd, &w[1], 1, SMALL(shared), U32);
+	EXPECT_EQ(1, mw_notify(self->fd, SMALL(shared), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[0]));
 	EXPECT_EQ(0, w[0].id);
 	mw_await_owners(self->fd, self->owners + 1);
-	EXPECT_EQ(1, mw_waiters(self->fd, SMALL(board), U32));
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, SMALL(shared), U32));
+	EXPECT_EQ(1, mw_notify(self->fd, SMALL(shared), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[1]));
 }
 
-/* It has the lock by then: the word names it, and its waiters named somebody else. */
-OWNER_TEST(R34_the_end_of_a_woken_thread_is_told_where_words_name_owners)
+/*
+ * The woken thread holds the lock by then: the word names it, though its waiters named another
+ * owner.
+ */
+OWNER_TEST(R34_the_end_of_a_woken_thread_is_reported_if_the_word_names_it)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct owned_waiter w[2];
 
-	start_crowd(self->fd, w, 2, &board->word, U64);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	start_waiters(self->fd, w, 2, &shared->word, U64);
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
 	owned_waiter_join(&w[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 }
 
-/* Who was woken before on the whole word is not the one that ends. */
-OWNER_TEST(R34_the_end_of_a_thread_that_was_woken_on_half_a_word_is_told_to_nobody)
+/* The same for a thread that waited on half a word, and was moved to the word that names it. */
+OWNER_TEST(R34_the_end_of_a_thread_that_was_moved_to_a_lock_word_is_reported)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)&shared->id, .target = (uintptr_t)&shared->word,
+		.move = 1, .flags = U64,
+	};
+	struct owned_waiter w[2];
+
+	start_waiters(self->fd, w, 1, &shared->id, U32);
+	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, requeue.moved);
+	start_waiters(self->fd, &w[1], 1, &shared->word, U64);
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
+	shared->word = await_id(&w[0].id);
+	owned_waiter_join(&w[0]);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
+}
+
+/* The waiter that was woken before on the whole word is not the thread that ends. */
+OWNER_TEST(R34_the_end_of_a_thread_woken_on_half_a_word_is_not_reported)
+{
+	struct shared *shared = self->shared;
 	struct owned_waiter w[3];
 
-	start_crowd(self->fd, w, 1, &board->word, U64);
-	start_crowd(self->fd, &w[1], 2, &board->word, U32);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	start_waiters(self->fd, w, 1, &shared->word, U64);
+	start_waiters(self->fd, &w[1], 2, &shared->word, U32);
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[1]));
 	owned_waiter_join(&w[1]);
 	mw_await_owners(self->fd, self->owners + 2);
-	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(1, mw_waiters(self->fd, &shared->word, U64));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[2]));
 	owned_waiter_join(&w[0]);
 }
 
-/* Who was woken on half a word may have the whole one by now, as one that comes later finds. */
-OWNER_TEST(R34_the_end_of_a_thread_that_is_named_after_it_was_woken_is_told)
+/*
+ * A thread that was woken on half a word may own the whole word by now, which a later waiter finds.
+ */
+OWNER_TEST(R34_the_end_of_a_thread_named_after_its_wake_up_is_reported)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct owned_waiter w[3];
 
-	start_crowd(self->fd, w, 2, &board->word, U32);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U32));
+	start_waiters(self->fd, w, 2, &shared->word, U32);
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
-	board->word = await_id(&w[0].id);
-	w[2] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word, .stays = 1,
-				       .expected = board->word, .flags = OWNED64 };
+	shared->word = await_id(&w[0].id);
+	w[2] = (struct owned_waiter) { .fd = self->fd, .addr = &shared->word, .stays = 1,
+				       .expected = shared->word, .flags = OWNED64 };
 	owned_waiter_start(&w[2]);
 	owned_waiter_join(&w[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 	mw_await_owners(self->fd, self->owners + 1);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[2]));
 }
 
 static void *wait_on_half_of_own_word(void *arg)
 {
 	struct owned_waiter *w = arg;
-	struct board *board = (struct board *)w->addr;
+	struct shared *shared = (struct shared *)w->addr;
 
-	board->word = my_id(w->fd);
-	w->result = mw_wait(w->fd, &board->word, (uint32_t)board->word, MEMWAIT_FOREVER, OWNED32);
+	shared->word = my_id(w->fd);
+	w->result = mw_wait(w->fd, &shared->word, (uint32_t)shared->word, MEMWAIT_FOREVER, OWNED32);
 	return NULL;
 }
 
-static void wait_as_stranger(struct board *board)
+static void wait_as_unrelated(struct shared *shared)
 {
 	int fd;
 
@@ -142,39 +169,39 @@ static void wait_as_stranger(struct board *board)
 		_exit(1);
 	fd = memwait_open(0);
 	my_id(fd);
-	_exit(mw_wait(fd, &board->word, board->word, MEMWAIT_FOREVER, OWNED64) !=
+	_exit(mw_wait(fd, &shared->word, shared->word, MEMWAIT_FOREVER, OWNED64) !=
 	      MEMWAIT_OWNER_DIED);
 }
 
-/* Nor is it forgotten who is named, and then is woken on half of the word. */
-OWNER_TEST(R34_the_end_of_a_thread_that_a_stranger_has_named_is_told)
+/* The owner that a word names is remembered even if it is woken on half of the word afterwards. */
+OWNER_TEST(R34_the_end_of_a_thread_named_by_another_user_is_reported)
 {
-	struct board *board = self->board;
-	struct owned_waiter w = { .fd = self->fd, .addr = board };
-	pid_t stranger;
+	struct shared *shared = self->shared;
+	struct owned_waiter w = { .fd = self->fd, .addr = shared };
+	pid_t unrelated;
 
 	if (geteuid())
 		SKIP(return, "needs root to become another user");
 	ASSERT_EQ(0, pthread_create(&w.thread, NULL, wait_on_half_of_own_word, &w));
-	await_waiters(self->fd, &board->word, U64, 1);
-	stranger = fork_child();
-	if (!stranger)
-		wait_as_stranger(board);
-	await_waiters(self->fd, &board->word, U64, 2);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	await_waiters(self->fd, &shared->word, U64, 1);
+	unrelated = fork_child();
+	if (!unrelated)
+		wait_as_unrelated(shared);
+	await_waiters(self->fd, &shared->word, U64, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, U64));
 	pthread_join(w.thread, NULL);
 	EXPECT_EQ(MEMWAIT_OK, w.result);
-	EXPECT_EQ(0, child_status(stranger));
+	EXPECT_EQ(0, child_status(unrelated));
 }
 
-/* How a woken thread dies that has not called exit(2). */
+/* How a woken thread dies without having called exit(2). */
 enum death { KILLED, KILLED_ALONE, EXIT_GROUP, OTHERS_EXIT_GROUP, EXECUTES_ITSELF, OTHER_EXECUTES,
 	     DEATHS };
 
 struct dying {
 	enum death how;
 	int fd;
-	struct board *board;
+	struct shared *shared;
 };
 
 static void run_other_program(void)
@@ -188,14 +215,14 @@ static void *wait_and_die(void *arg)
 	struct dying *dying = arg;
 
 	my_id(dying->fd);
-	dying->board->result[0] = mw_wait(dying->fd, SMALL(dying->board), 0, MEMWAIT_FOREVER,
-					  OWNED32);
-	__atomic_store_n(&dying->board->go, 1, __ATOMIC_RELEASE);
-	/* The kernel ends a thread alone that is confined so and makes another call. */
+	dying->shared->result[0] = mw_wait(dying->fd, SMALL(dying->shared), 0, MEMWAIT_FOREVER,
+					   OWNED32);
+	__atomic_store_n(&dying->shared->go, 1, __ATOMIC_RELEASE);
+	/* In strict seccomp mode, the kernel kills only the thread if it makes another call. */
 	if (dying->how == KILLED_ALONE && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
 		syscall(SYS_getppid);
 	if (dying->how == KILLED_ALONE)
-		kill(getpid(), SIGKILL);	/* a kernel without that */
+		kill(getpid(), SIGKILL);	/* for a kernel without strict mode */
 	if (dying->how == EXIT_GROUP)
 		_exit(0);
 	if (dying->how == EXECUTES_ITSELF)
@@ -211,7 +238,7 @@ static void dying_process(struct dying *dying)
 
 	if (pthread_create(&thread, NULL, wait_and_die, dying))
 		_exit(1);
-	sleep_until(__atomic_load_n(&dying->board->go, __ATOMIC_ACQUIRE));
+	sleep_until(__atomic_load_n(&dying->shared->go, __ATOMIC_ACQUIRE));
 	if (dying->how == OTHERS_EXIT_GROUP)
 		_exit(0);
 	if (dying->how == OTHER_EXECUTES)
@@ -220,24 +247,24 @@ static void dying_process(struct dying *dying)
 		pause();
 }
 
-OWNER_TEST(R34_all_other_deaths_of_a_woken_thread_are_told)
+OWNER_TEST(R34_all_other_deaths_of_a_woken_thread_are_reported)
 {
-	struct board *board = self->board;
-	struct dying dying = { .fd = self->fd, .board = board };
+	struct shared *shared = self->shared;
+	struct dying dying = { .fd = self->fd, .shared = shared };
 	struct owned_waiter w;
 	pid_t pid;
 
 	for (dying.how = 0; dying.how < DEATHS; dying.how++) {
-		TH_LOG("death %d", dying.how);
-		board->go = 0;
+		TH_LOG("how it dies: %d", dying.how);
+		shared->go = 0;
 		pid = fork();
 		if (!pid)
 			dying_process(&dying);
-		await_waiters(self->fd, SMALL(board), U32, 1);
-		start_crowd(self->fd, &w, 1, SMALL(board), U32);
-		EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
-		sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
-		EXPECT_EQ(MEMWAIT_OK, board->result[0]);
+		await_waiters(self->fd, SMALL(shared), U32, 1);
+		start_waiters(self->fd, &w, 1, SMALL(shared), U32);
+		EXPECT_EQ(1, mw_notify(self->fd, SMALL(shared), 1, U32));
+		sleep_until(__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE));
+		EXPECT_EQ(MEMWAIT_OK, shared->result[0]);
 		if (dying.how == KILLED)
 			kill(pid, SIGKILL);
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
@@ -245,48 +272,48 @@ OWNER_TEST(R34_all_other_deaths_of_a_woken_thread_are_told)
 	}
 }
 
-/* An async wait on the small word, behind the others. */
+/* Arms an async wait on the small word, behind the other waiters. */
 #define ARM(user_data)	\
-	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, SMALL(self->board), user_data))
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, SMALL(self->shared), user_data))
 
 #define EXPECT_NEXT_IS(n)								\
 	do {										\
-		EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));		\
+		EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->shared), 1, U32));		\
 		EXPECT_COMPLETION(self->fd, n, MEMWAIT_OK);				\
 	} while (0)
 
-/* A child that waits before the others. */
-static pid_t start_first(int fd, struct board *board, const uint32_t *word)
+/* Forks a child that waits first. */
+static pid_t start_first(int fd, struct shared *shared, const uint32_t *word)
 {
-	return owned_child_start(fd, &board->children[0], word, 0, OWNED32);
+	return owned_child_start(fd, &shared->children[0], word, 0, OWNED32);
 }
 
-/* It is notified and dies, which the next waiter is told. */
-static void end_first(int fd, struct board *board, const uint32_t *word, pid_t pid)
+/* Notifies the child and kills it, which is reported to the next waiter. */
+static void end_first(int fd, struct shared *shared, const uint32_t *word, pid_t pid)
 {
 	if (mw_notify(fd, word, 1, U32) != 1 ||
-	    owned_child_result(&board->children[0], 1) != MEMWAIT_OK)
+	    owned_child_result(&shared->children[0], 1) != MEMWAIT_OK)
 		abort();
 	kill_child(pid);
 }
 
-/* A thread that waits, maybe is interrupted and comes back, is told of a death, and waits again. */
-struct told_thread {
+/* A thread that waits, may be interrupted and return, receives OWNER_DIED, and waits again. */
+struct returning_thread {
 	pthread_t thread;
 	pid_t tid;
 	int fd;
-	struct board *board;
-	int interrupted, told, again, result;
+	struct shared *shared;
+	int interrupted, saw_death, again, result;
 };
 
-static int wait_small(const struct told_thread *t)
+static int wait_small(const struct returning_thread *t)
 {
-	return mw_wait(t->fd, SMALL(t->board), 0, MEMWAIT_FOREVER, OWNED32);
+	return mw_wait(t->fd, SMALL(t->shared), 0, MEMWAIT_FOREVER, OWNED32);
 }
 
 static void *wait_twice(void *arg)
 {
-	struct told_thread *t = arg;
+	struct returning_thread *t = arg;
 
 	my_id(t->fd);
 	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
@@ -295,67 +322,76 @@ static void *wait_twice(void *arg)
 		t->interrupted = 1;
 		t->result = wait_small(t);
 	}
-	__atomic_store_n(&t->told, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->saw_death, 1, __ATOMIC_RELEASE);
 	sleep_until(__atomic_load_n(&t->again, __ATOMIC_ACQUIRE));
 	if (t->result == MEMWAIT_OWNER_DIED)
 		t->result = wait_small(t);
 	return NULL;
 }
 
-/* Whoever was told has had its turn, also if it had a place from an interruption before. */
-OWNER_TEST(R12_a_thread_that_was_told_joins_at_the_end)
+/*
+ * A waiter that received OWNER_DIED has had its turn, even if it had retained a queue position
+ * after an interruption.
+ */
+OWNER_TEST(R12_a_thread_that_got_owner_died_joins_at_the_end)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	int interrupted;
 	pid_t first;
 
 	handle(SIGUSR1, 0);
 	for (interrupted = 0; interrupted < 2; interrupted++) {
-		struct told_thread t = { .fd = self->fd, .board = board };
+		struct returning_thread t = { .fd = self->fd, .shared = shared };
 
-		first = start_first(self->fd, board, SMALL(board));
+		first = start_first(self->fd, shared, SMALL(shared));
 		ASSERT_EQ(0, pthread_create(&t.thread, NULL, wait_twice, &t));
-		await_waiters(self->fd, SMALL(board), U32, 2);
+		await_waiters(self->fd, SMALL(shared), U32, 2);
 		if (interrupted) {
 			interrupt_thread(t.thread, t.tid);
-			await_waiters(self->fd, SMALL(board), U32, 2);
+			await_waiters(self->fd, SMALL(shared), U32, 2);
 		}
-		end_first(self->fd, board, SMALL(board), first);
-		sleep_until(__atomic_load_n(&t.told, __ATOMIC_ACQUIRE));
+		end_first(self->fd, shared, SMALL(shared), first);
+		sleep_until(__atomic_load_n(&t.saw_death, __ATOMIC_ACQUIRE));
 		EXPECT_EQ(interrupted, t.interrupted);
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, t.result);
 		EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 		ARM(1);
 		__atomic_store_n(&t.again, 1, __ATOMIC_RELEASE);
-		await_waiters(self->fd, SMALL(board), U32, 2);
+		await_waiters(self->fd, SMALL(shared), U32, 2);
 		EXPECT_NEXT_IS(1);
-		EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, SMALL(shared), 1, U32));
 		pthread_join(t.thread, NULL);
 		EXPECT_EQ(MEMWAIT_OK, t.result);
 	}
 }
 
-/* Told by one death after the other, each goes on and one of them is told of the next. */
-OWNER_TEST(R35_many_deaths_strand_nobody)
+/*
+ * After each of several deaths the notified waiter continues, and one of the waiters receives the
+ * next death.
+ */
+OWNER_TEST(R35_after_many_deaths_some_waiter_continues)
 {
-	struct board *board = self->board;
-	struct child_result *children = board->children;
-	pid_t first = start_first(self->fd, board, SMALL(board)), victim, pids[2];
+	struct shared *shared = self->shared;
+	struct child_result *children = shared->children;
+	pid_t first = start_first(self->fd, shared, SMALL(shared)), victim, pids[2];
 	int i;
 
-	pids[0] = owned_child_start(self->fd, &children[1], SMALL(board), 0, OWNED32);
-	pids[1] = owned_child_start(self->fd, &children[2], SMALL(board), 0, OWNED32);
-	end_first(self->fd, board, SMALL(board), first);
+	pids[0] = owned_child_start(self->fd, &children[1], SMALL(shared), 0, OWNED32);
+	pids[1] = owned_child_start(self->fd, &children[2], SMALL(shared), 0, OWNED32);
+	end_first(self->fd, shared, SMALL(shared), first);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
-	/* It dies as well, as one that was told, and the second is told. */
+	/* The waiter that received OWNER_DIED dies as well, and the second waiter is notified. */
 	kill_child(pids[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
-	victim = owned_child_start(self->fd, &children[1], SMALL(board), 0, OWNED32);
+	victim = owned_child_start(self->fd, &children[1], SMALL(shared), 0, OWNED32);
 	__atomic_store_n(&children[2].again, 1, __ATOMIC_RELEASE);
-	await_waiters(self->fd, SMALL(board), U32, 2);
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
+	await_waiters(self->fd, SMALL(shared), U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, SMALL(shared), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[1], 1));
-	/* Woken and dead before it has done anything: who came back behind it is told. */
+	/*
+	 * A waiter was woken and dies before it has done anything: the waiter that returned behind
+	 * it is notified.
+	 */
 	kill_child(victim);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 2));
 	for (i = 0; i < 3; i++)
@@ -365,12 +401,15 @@ OWNER_TEST(R35_many_deaths_strand_nobody)
 	kill_child(pids[1]);
 }
 
-/* The field of the id is the kernel's alone: the old one gives an event loop no place either. */
-OWNER_TEST(R12_an_event_loop_that_was_told_joins_at_the_end)
+/*
+ * Only the kernel writes the id of an entry: an old id gives an event loop no queue position
+ * either.
+ */
+OWNER_TEST(R12_an_event_loop_that_got_owner_died_joins_at_the_end)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct memwait_async entry = {
-		.wait = { .addr = (uintptr_t)SMALL(board), .deadline = MEMWAIT_FOREVER,
+		.wait = { .addr = (uintptr_t)SMALL(shared), .deadline = MEMWAIT_FOREVER,
 			  .flags = OWNED32 },
 		.user_data = 7,
 	};
@@ -379,10 +418,10 @@ OWNER_TEST(R12_an_event_loop_that_was_told_joins_at_the_end)
 	pid_t first;
 
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	first = start_first(self->fd, board, SMALL(board));
+	first = start_first(self->fd, shared, SMALL(shared));
 	EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
 	EXPECT_EQ(MEMWAIT_PENDING, entry.result);
-	end_first(self->fd, board, SMALL(board), first);
+	end_first(self->fd, shared, SMALL(shared), first);
 	sleep_until(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
@@ -399,12 +438,13 @@ OWNER_TEST(R12_an_event_loop_that_was_told_joins_at_the_end)
 }
 
 /*
- * A waiter of high priority need not wait for a kernel thread. Here all are on one processor, which
- * those get when the dying process has left it: as a zombie, with its descriptors closed.
+ * A waiter of high priority need not wait for a kernel thread. Here all threads run on one
+ * processor, which the kernel threads get when the dying process has left it: as a zombie, with its
+ * descriptors closed.
  */
-OWNER_TEST(R30_a_dying_process_tells_of_its_death)
+OWNER_TEST(R30_a_dying_process_reports_its_death)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	pid_t pid;
 
 	if (change_setting(WORKQUEUE_CPUMASK, "1"))
@@ -416,14 +456,14 @@ OWNER_TEST(R30_a_dying_process_tells_of_its_death)
 
 		if (pin(10))
 			_exit(1);
-		store_id(&board->id, my_id(fd));
-		sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
-		await_waiters(fd, &board->word, U64, 1);
+		store_id(&shared->id, my_id(fd));
+		sleep_until(__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE));
+		await_waiters(fd, &shared->word, U64, 1);
 		_exit(0);
 	}
-	board->word = await_id(&board->id);
-	__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+	shared->word = await_id(&shared->id);
+	__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &shared->word, shared->id, MEMWAIT_FOREVER,
 					      OWNED64));
 	EXPECT_NE('Z', thread_state(pid));
 	EXPECT_EQ(0, pin(0));

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Everything at once, with exact accounting. Processes of several threads wait, arm, notify, move,
- * cancel, read, poll, fork, and close contexts or pass them to each other, at random, on a few
- * words, with deadlines near zero and signals in between, while mappings of some of the words come
- * and go. Then all of them come to rest, and everything must add up:
+ * All operations at once, with exact accounting. Processes with several threads randomly wait, arm,
+ * notify, requeue, cancel, read, poll, fork, and close contexts or pass them to each other, on a
+ * few words, with deadlines near zero and with signals, while some of the words are mapped and
+ * unmapped. Then all threads come to rest, and everything must add up:
  *
- * - each word has just the waiters that are known to wait on it;
- * - the sum of what the notifies returned is the number of OKs that were seen;
- * - every wait that was pending has ended once;
- * - of waits queued one after the other, none is pending when a later one was notified;
- * - nobody waits on a word for a value that it no longer holds, if each change of it was followed
- *   by a notify of all;
- * - a notify of all lets nobody sleep, and then nothing is left, in the module's count neither.
+ * - each word has exactly the waiters that are known to wait on it;
+ * - the sum of the results of the notifies is the number of OKs that were received;
+ * - every pending wait has ended once;
+ * - no ordered wait is pending if a wait that was queued later was notified;
+ * - no waiter waits on a word for a value that the word no longer has, if each change of the word
+ *   was followed by a notify of all;
+ * - after a notify of all no thread sleeps, and nothing is left, not even in the counts of the
+ *   module.
  *
- * Then they go on. In a second test contexts are closed as they are, and there are processes that
- * are killed, dump core or call execve(2). A notify that one of them had may be passed on, or find
- * nobody to be passed on to. So in no round may more be missing than they could have had.
+ * Then the threads continue. A second test closes contexts with pending waits, and has processes
+ * that are killed, dump core or call execve(2). A notify that such a process received may be passed
+ * on, or may find no next waiter. Therefore no round may miss more notifies than these processes
+ * could have received.
  *
- * A thread's choices follow from the seed, what comes of them also from the scheduler. On failure
- * the last calls of every thread are printed. MEMWAIT_TORTURE_SECONDS sets the length of each test,
- * MEMWAIT_TORTURE_SEED the seed.
+ * The choices of a thread follow from the seed; their effects also depend on the scheduler. On
+ * failure the last calls of every thread are printed. MEMWAIT_TORTURE_SECONDS sets the duration of
+ * each test, MEMWAIT_TORTURE_SEED the seed.
  */
 #include "torture_calls_test.h"
 
@@ -28,7 +30,7 @@ static void pause_a_moment(void)
 	usleep(1000);
 }
 
-/* Wakes whoever waits on some words; in the end nobody does. */
+/* Wakes all waiters of some words; at the end there must be none. */
 static void flush(struct worker *w, uint32_t from, uint32_t to)
 {
 	for (uint32_t word = from; word < to; word++)
@@ -45,8 +47,8 @@ static void count_own_waiters(struct worker *w)
 }
 
 /*
- * What the first thread of a process does for it while all come to rest: receives contexts, reads
- * those of threads that sleep, counts the waiters of the process's own words, and wakes them.
+ * The work of the first thread of a process while all threads come to rest: it receives contexts,
+ * reads those of sleeping threads, counts the waiters of the process's own words, and wakes them.
  */
 static void rest_for_process(struct worker *w, uint32_t round)
 {
@@ -54,7 +56,7 @@ static void rest_for_process(struct worker *w, uint32_t round)
 
 	step_receive(w);
 	for (i = 0; i < OWN_CONTEXTS; i++) {
-		/* A thread that has not come to rest may be closing it. */
+		/* A thread that has not come to rest may be closing the context. */
 		if (!take_part_of_context(i))
 			continue;
 		read_all(w, i);
@@ -73,7 +75,7 @@ static void rest_for_process(struct worker *w, uint32_t round)
 	count_own_waiters(w);
 }
 
-/* What was pending, and could be, has been notified by now: all can be read, and at once. */
+/* All pending waits have been notified by now as far as possible: all can be read immediately. */
 static void drain(struct worker *w, int number)
 {
 	struct slot *slots = shared->contexts[number].slots;
@@ -152,7 +154,7 @@ static void map_own_words(void)
 	wild_areas[OWN] = private_page(size);
 }
 
-/* Each process has the words of the memfd at addresses of its own. */
+/* Each process maps the memfd at its own addresses. */
 static void map_memfd(int memfd)
 {
 	long size = sysconf(_SC_PAGESIZE);
@@ -203,7 +205,7 @@ static pid_t start_process(int process, int memfd, uint64_t round)
 	for (i = 0; i < THREADS; i++) {
 		int err = pthread_create(&threads[i], NULL, work, &workers[i]);
 
-		/* A victim's first thread may have ended it by now. */
+		/* The first thread of a victim may have ended the process by now. */
 		if (err && workers[i].victim)
 			_exit(0);
 		else if (err)
@@ -229,7 +231,7 @@ static int process_of(int number)
 	return number / THREADS;
 }
 
-/* What is known of the waiters of a word: of an OWN one in this process. */
+/* Returns the known number of waiters of a word; an OWN word is that of @process. */
 static int known_waiters(int process, uint32_t word)
 {
 	int n = 0, i, j;
@@ -261,7 +263,7 @@ static int waiters(int process, uint32_t word)
 	return mw_waiters(self_worker.fd, address(&self_worker, word), 0);
 }
 
-/* Says what is wrong, as far as it concerns the words; waiters that move are counted together. */
+/* Reports a wrong number of waiters. Waiters of MOVING words are counted together. */
 static const char *wrong_waiters(int64_t *is, int64_t *should_be)
 {
 	int64_t moving = 0, known_moving = 0;
@@ -286,7 +288,7 @@ static const char *wrong_waiters(int64_t *is, int64_t *should_be)
 	return moving == known_moving ? NULL : "waiters of words that move";
 }
 
-/* Has everybody come to rest, but for those who sleep in a wait? */
+/* Reports a thread that neither has come to rest nor sleeps in a wait. */
 static const char *restless(int64_t *a, int64_t *b)
 {
 	int i, j;
@@ -294,7 +296,9 @@ static const char *restless(int64_t *a, int64_t *b)
 	for (i = 0; i < PROCESSES * THREADS; i++) {
 		*a = i;
 		*b = __atomic_load_n(&record_of(i)->rested, __ATOMIC_ACQUIRE);
-		/* In this order: a child of it makes no calls, so it is the thread that waits. */
+		/*
+		 * In this order: the thread is not forking, so it is the thread itself that waits.
+		 */
 		if (*b != shared->round &&
 		    (!__atomic_load_n(&record_of(i)->nr_waiting, __ATOMIC_ACQUIRE) ||
 		     thread_state(record_of(i)->tid) != 'S' ||
@@ -357,7 +361,7 @@ static bool somebody_is_broken(void)
 	return false;
 }
 
-/* Waits for a state. Returns false if it does not come, or something else has gone wrong. */
+/* Waits for a state. Returns false if it is not reached, or if another error has occurred. */
 static bool await(const char *(*is_not)(int64_t *a, int64_t *b))
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
@@ -373,7 +377,10 @@ static bool await(const char *(*is_not)(int64_t *a, int64_t *b))
 	return !somebody_is_broken();
 }
 
-/* A STRICT word changes before a notify of all only: does somebody wait for what it is no more? */
+/*
+ * Returns whether a waiter waits for a value that a STRICT word no longer has. Each change of such
+ * a word is followed by a notify of all.
+ */
 static bool has_missed(uint32_t word, int process, const struct memwait_wait *wait)
 {
 	uint64_t mask = ~0ULL >> (64 - (8U << (wait->flags & MEMWAIT_SIZE_MASK))), now;
@@ -385,7 +392,7 @@ static bool has_missed(uint32_t word, int process, const struct memwait_wait *wa
 	return (now ^ wait->expected) & mask;
 }
 
-/* All rest: has a waiter been missed by a notify of all, or overtaken? */
+/* While all rest: reports a waiter that a notify of all has missed, or that was overtaken. */
 static void look_at_waiters(void)
 {
 	struct record *record;
@@ -397,7 +404,7 @@ static void look_at_waiters(void)
 		record = record_of(i);
 		for (k = 0; k < record->nr_waiting; k++) {
 			if (has_missed(record->waiting[k], process_of(i), &record->waits[k]))
-				broken(&self_worker, "a thread has missed a notify", i,
+				broken(&self_worker, "a thread missed a notify", i,
 				       record->waiting[k]);
 		}
 	}
@@ -408,12 +415,12 @@ static void look_at_waiters(void)
 				continue;
 			for (k = 0; k < slot->nr; k++) {
 				if (has_missed(slot->words[k], slot->process, &slot->waits[k]))
-					broken(&self_worker, "an async wait has missed a notify", i,
+					broken(&self_worker, "an async wait missed a notify", i,
 					       slot->words[k]);
 			}
 			if (slot->ticket &&
 			    slot->ticket < shared->orders[slot->words[0]].last_notified)
-				broken(&self_worker, "overtaken", slot->ticket,
+				broken(&self_worker, "a later wait was notified", slot->ticket,
 				       shared->orders[slot->words[0]].last_notified);
 		}
 	}
@@ -424,7 +431,7 @@ static void set_phase(enum phase next)
 	__atomic_store_n(&shared->phase, next, __ATOMIC_RELEASE);
 }
 
-/* What a process that has died may have had of notifies; then all of it is forgotten. */
+/* Returns how many notifies a dead process may have received; then forgets its state. */
 static long forget_process(int process)
 {
 	long lost = 0;
@@ -472,8 +479,8 @@ static long calls_of(int process)
 }
 
 /*
- * Signals, notifies, and deaths, while the others run. Who is to die has done something before.
- * Returns how many notifies may be lost.
+ * Sends signals, notifies, and kills processes, while the others run. A process is killed only
+ * after it has made some calls. Returns how many notifies may be lost.
  */
 static long disturb(int memfd, uint64_t end, uint64_t *deaths)
 {
@@ -536,7 +543,7 @@ static void report(struct __test_metadata *_metadata)
 	}
 }
 
-/* The counts of the first threads; the last record is that of the test itself. */
+/* Sums the counts of the first threads; the last record is that of the test itself. */
 static struct record sum_of(int threads)
 {
 	struct record sum = { 0 };
@@ -560,8 +567,8 @@ static struct record sum_of(int threads)
 }
 
 /*
- * Notifies and OKs must be as many, but for those that may have been lost in this round; waits and
- * their ends exactly.
+ * Notifies and OKs must be equal in number, except for those that may have been lost in this round.
+ * Waits and their ends must be equal exactly.
  */
 static void account(long lost, uint64_t user_waits)
 {
@@ -572,13 +579,13 @@ static void account(long lost, uint64_t user_waits)
 	long missing = all.notified - oks - missing_before;
 
 	if (missing < 0 || missing > lost + all.closed_over - closed_over_before)
-		broken(&self_worker, "notified without an OK in this round, and may have been",
+		broken(&self_worker, "notifies without an OK in this round, permitted number",
 		       missing, lost + all.closed_over - closed_over_before);
 	missing_before += missing;
 	closed_over_before = all.closed_over;
 	if (living.armed != ended)
-		broken(&self_worker, "armed, and ended", living.armed, ended);
-	/* What kernel threads have closed, or were left to free, they may be about to give back. */
+		broken(&self_worker, "numbers of armed and of ended waits", living.armed, ended);
+	/* Kernel threads may still be returning the charges of what they close or free. */
 	if (mw_await_user_waits(self_worker.fd, user_waits) != user_waits)
 		broken(&self_worker, "waits of the user", mw_user_waits(self_worker.fd),
 		       user_waits);
@@ -614,13 +621,13 @@ static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 
 	TH_LOG("%u rounds, %ld calls, %ld interrupted; %llu processes died", shared->round - 1,
 	       sum.calls, sum.interrupted, (unsigned long long)deaths);
-	TH_LOG("notified %ld, OKs of threads %ld, of completions %ld, of waits that go on %ld",
+	TH_LOG("notified %ld; OKs of threads %ld, of completions %ld, of persistent waits %ld",
 	       sum.notified, sum.thread_oks, sum.read_oks, sum.watched_oks);
-	TH_LOG("armed %ld, timed out %ld, cancelled %ld, closed over %ld", sum.armed, sum.timed_out,
-	       sum.cancelled, sum.closed_over);
+	TH_LOG("armed %ld, timed out %ld, cancelled %ld, ended by a close %ld", sum.armed,
+	       sum.timed_out, sum.cancelled, sum.closed_over);
 }
 
-/* Have those who matter in this test done anything? */
+/* Returns whether the threads that matter in this test have done anything yet. */
 static bool has_begun(bool exact)
 {
 	if (exact)
@@ -663,7 +670,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 		pids[i] = start_process(i, memfd, 0);
 		ASSERT_LT(0, pids[i]);
 	}
-	await(not_drained);		/* which is the same as ready, now */
+	await(not_drained);		/* at this point this means that all are ready */
 	end = now_ns(CLOCK_MONOTONIC) + (seconds ? atoi(seconds) : 5) * NSEC_PER_SEC;
 	do {
 		one_round(memfd, &deaths, user_waits);

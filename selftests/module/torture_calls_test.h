@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The steps of a torture test's thread. */
+/* The steps of a thread of the torture test. */
 #ifndef TORTURE_CALLS_TEST_H
 #define TORTURE_CALLS_TEST_H
 
@@ -45,8 +45,8 @@ static void step_wait_any(struct worker *w)
 }
 
 /*
- * Changes the word or not. Returns how many to wake. Sets *to to the new value of a changed STRICT
- * word, otherwise to 0.
+ * May change the word. Returns how many waiters to wake. Sets *to to the new value of a STRICT word
+ * that was changed, otherwise to 0.
  */
 static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 {
@@ -62,7 +62,7 @@ static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 	return strict || one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4;
 }
 
-/* Counts the woken. The caller judges an error. */
+/* Counts the woken waiters. The caller checks for errors. */
 static int notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
 {
 	struct call *call = begin(w, "notify", 0, word, count);
@@ -81,7 +81,10 @@ static void notify_all(struct worker *w, uint32_t word)
 		broken(w, "notify all", ret, word);
 }
 
-/* The same by a change of nothing, which comes first, or only if no waiter was woken. */
+/*
+ * Like notify(), by CHANGE_NOTIFY with an operation without effect, which is done first or only if
+ * no waiter was woken.
+ */
 static int change_notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
 {
 	struct memwait_change change = {
@@ -121,7 +124,7 @@ static void step_notify_many(struct worker *w)
 	struct call *call;
 
 	for (i = 0; i < count; i++) {
-		/* A WILD word might stop the call before a changed word. */
+		/* A WILD word could end the call before a changed word is notified. */
 		do {
 			words[i] = random_word(w);
 		} while (HAS_KIND(words[i], WILD));
@@ -132,7 +135,7 @@ static void step_notify_many(struct worker *w)
 		};
 	}
 	call = begin(w, "notify many", 0, count, 0);
-	/* A signal may end it, but only after the first notify. */
+	/* A signal may end the call, but only after the first notify. */
 	for (i = 0; i < count; i += call->result) {
 		call->result = mw_notify_many(w->fd, notifies + i, count - i, woken + i);
 		if (call->result <= 0 || call->result > count - i)
@@ -165,7 +168,7 @@ static void step_notify_wait(struct worker *w)
 		call->result = xioctl(w->fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg);
 		again = call->result == -EINTR;
 		if (again && arg.state != MEMWAIT_NOTIFIED)
-			broken(w, "notify wait does not say that it has notified", 0, 0);
+			broken(w, "notify wait does not report its notify", 0, 0);
 	} while (again);
 	has_waited(w, call->result, arg.wait.deadline);
 	w->record->notified += arg.notified;
@@ -175,13 +178,13 @@ static void step_notify_wait(struct worker *w)
 	}
 	if (!is_allowed(word, call->result) && !is_allowed(waited, call->result))
 		broken(w, "notify wait", call->result, word);
-	/* The word has changed, but the call may not have notified. */
+	/* The word has changed, but the call may not have notified it. */
 	if (HAS_KIND(word, STRICT))
 		notify_all(w, word);
 }
 
 /*
- * Changes a STRICT word or waits for it, repeatedly, so that changes hit every step of a wait.
+ * Repeatedly changes a STRICT word or waits for it, so that changes hit every step of a wait.
  * Deadlines are shorter than the time to the next change, which would hide a missed notify.
  */
 static void step_storm(struct worker *w)
@@ -252,7 +255,7 @@ static void put_context(int number)
 	pthread_rwlock_unlock(&shared->contexts[number].lock);
 }
 
-/* Read-locks a context, if it is this process's, while its waits are used. */
+/* Read-locks a context while its waits are used. Fails if it belongs to another process. */
 static bool take_part_of_context(int number)
 {
 	struct context *context = &shared->contexts[number];
@@ -287,7 +290,7 @@ static bool become(struct slot *slot, uint32_t from, uint32_t to)
 					   __ATOMIC_ACQUIRE);
 }
 
-/* Releases a slot to @to, or to FREE if its completion has come meanwhile. */
+/* Changes the state of a slot to @to, or to FREE if its completion has arrived in the meantime. */
 static void let_go(struct worker *w, struct slot *slot, uint32_t from, uint32_t to)
 {
 	if (!become(slot, from, to) && !become(slot, ENDED, FREE))
@@ -320,7 +323,7 @@ static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 	slot->process = w->child ? FORKED : process_number;
 	slot->nr = !ordered && one_in(w, 4) ? 1 + draw(w) % ASYNC_WORDS : 1;
 	for (j = 0; j < slot->nr; j++) {
-		/* A child may arm on its own words: a deadline or a cancel ends the wait. */
+		/* A child may arm waits on its own words: a deadline or a cancel ends them. */
 		slot->words[j] = ordered ?: w->child ? draw(w) % WORDS : random_word(w);
 		waits[j] = random_wait(w, slot->words[j]);
 	}
@@ -371,8 +374,8 @@ static void step_arm(struct worker *w)
 		unlock_order(&shared->orders[ordered]);
 
 	/*
-	 * The first failure ends the batch; so does a signal once one wait is armed, also while
-	 * the next one retries as its page has gone.
+	 * The first failure ends the batch. So does a signal once one wait is armed, even while the
+	 * next entry is retried because its page is gone.
 	 */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
@@ -394,7 +397,7 @@ static void step_arm(struct worker *w)
 			w->record->armed++;
 			let_go(w, slot, ARMING, PENDING);
 		} else if (!become(slot, ARMING, FREE)) {
-			broken(w, "completion of what was never pending", slot->state, 0);
+			broken(w, "completion of a wait that was never pending", slot->state, 0);
 		}
 	}
 	if (call->result < 0 && (call->result != -EFAULT || !n))
@@ -459,7 +462,7 @@ static void completed(struct worker *w, const struct memwait_completion *done)
 	struct slot *slot;
 
 	if (number >= ALL_CONTEXTS || i >= SLOTS || user_data(number, i) != done->user_data) {
-		broken(w, "completion of no wait", done->user_data, done->id);
+		broken(w, "completion of an unknown wait", done->user_data, done->id);
 		return;
 	}
 	slot = &shared->contexts[number].slots[i];
@@ -481,7 +484,7 @@ static void completed(struct worker *w, const struct memwait_completion *done)
 	end_slot(w, slot);
 }
 
-/* Returns how many completions it has read, or a negative errno. */
+/* Returns the number of completions read, or a negative errno. */
 static int read_context(struct worker *w, int number, uint32_t most)
 {
 	struct memwait_completion done[BATCH];
@@ -508,7 +511,7 @@ static void step_read(struct worker *w)
 	put_context(number);
 }
 
-/* Nobody else reads a worker's own context, so what it waits for must come. */
+/* Only the worker itself reads its own context, so the completion that it waits for must arrive. */
 static void step_poll(struct worker *w)
 {
 	struct epoll_event event = { .events = EPOLLIN | (one_in(w, 2) ? EPOLLET : 0) };
@@ -542,7 +545,7 @@ static void step_poll(struct worker *w)
 	}
 	call->result = ret;
 	if (ret != 1)
-		broken(w, "a deadline has passed, and there is nothing to read", ret, w->own);
+		broken(w, "a deadline has passed, but there is nothing to read", ret, w->own);
 }
 
 /* Reads until nothing is left. */
@@ -566,7 +569,7 @@ static void check_all_free(struct worker *w, int number, const char *why)
 	}
 }
 
-/* Cancels all waits of a locked context, and reads what had ended before. */
+/* Cancels all waits of a locked context, and reads the completions of those that had ended. */
 static void empty_context(struct worker *w, int number)
 {
 	struct slot *slots = shared->contexts[number].slots;
@@ -651,7 +654,7 @@ static void step_receive(struct worker *w)
 	begin(w, "receive", number, fd, 0)->result = 0;
 }
 
-/* Does something to the page of a WILD word and undoes it. */
+/* Changes the mapping of a WILD word and undoes the change. */
 static void step_wild(struct worker *w)
 {
 	int both = PROT_READ | PROT_WRITE, fixed = MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE;
@@ -670,7 +673,7 @@ static void step_wild(struct worker *w)
 		failed = madvise(page, size, place == OWN ? MADV_DONTNEED : MADV_REMOVE);
 		break;
 	case 2:
-		/* Maps over it: another thread's stack could fill a hole. */
+		/* Maps over it, because another thread's stack could fill a hole. */
 		if (place == INHERITED)
 			break;
 		failed = mmap(page, size, PROT_NONE, fixed, -1, 0) != page;
@@ -692,7 +695,10 @@ static void step_wild(struct worker *w)
 
 static void some_steps_of_a_child(struct worker *w);
 
-/* A child that inherits the contexts, and uses its parent's own while the parent waits. */
+/*
+ * Forks a child that inherits the contexts, and uses the context of its parent while the parent
+ * waits.
+ */
 static void step_fork(struct worker *w)
 {
 	struct call *call = begin(w, "fork", 0, 0, 0);
@@ -714,7 +720,7 @@ static void step_fork(struct worker *w)
 		broken(w, "fork", pid, status);
 }
 
-/* A child that arms waits, reports that, and closes its context on request. */
+/* Runs in a child that arms waits, reports that, and closes its context on request. */
 static void wait_to_end(int to_parent, uint32_t *word, int n)
 {
 	int fd = memwait_open(0), i;
@@ -729,13 +735,13 @@ static void wait_to_end(int to_parent, uint32_t *word, int n)
 }
 
 /*
- * A close or kill loses no unread notify of a context while others wait. Checked exactly, on a word
- * that nobody else uses.
+ * Closing a context or killing its process loses no unread notify while other waiters exist. This
+ * is checked exactly, on a word that no other thread uses.
  */
 static void step_pass_on(struct worker *w)
 {
 	uint32_t *word = (uint32_t *)(areas[INHERITED] + PASS_ON + w->number * 8);
-	int n = 1 + draw(w) % BATCH, notified = draw(w) % (n + 1), sockets[2], heir, ret, i;
+	int n = 1 + draw(w) % BATCH, notified = draw(w) % (n + 1), sockets[2], next, ret, i;
 	struct call *call = begin(w, "pass on", 0, n, notified);
 	struct memwait_completion done[BATCH];
 	bool kills = one_in(w, 2);
@@ -750,9 +756,9 @@ static void step_pass_on(struct worker *w)
 	if (pid < 0)
 		return broken(w, "fork", errno, 0);
 	TEMP_FAILURE_RETRY(read(sockets[0], &byte, 1));
-	heir = memwait_open(O_NONBLOCK);
+	next = memwait_open(O_NONBLOCK);
 	for (i = 0; i < n; i++)
-		mw_arm(heir, word, i);
+		mw_arm(next, word, i);
 	ret = mw_notify(w->fd, word, notified, MEMWAIT_SIZE_U32);
 	if (kills)
 		kill(pid, SIGKILL);
@@ -760,19 +766,19 @@ static void step_pass_on(struct worker *w)
 		broken(w, "write", errno, 0);
 	TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
 
-	call->result = mw_read(heir, done, BATCH);
+	call->result = mw_read(next, done, BATCH);
 	if (ret != notified || call->result != (notified ?: -EAGAIN))
 		broken(w, "not passed on", call->result, notified);
 	for (i = 0; i < call->result; i++) {
 		if (done[i].user_data != (uint64_t)i)
-			broken(w, "passed on to somebody else first", done[i].user_data, i);
+			broken(w, "passed on to another waiter first", done[i].user_data, i);
 	}
-	/* Leaves nothing pending: another thread's child may have inherited the heir. */
+	/* Leaves nothing pending, because another thread's child may have inherited the context. */
 	ret = mw_notify(w->fd, word, MEMWAIT_ALL, MEMWAIT_SIZE_U32);
-	i = mw_read(heir, done, BATCH);
+	i = mw_read(next, done, BATCH);
 	if (ret != n - notified || i != (ret ?: -EAGAIN))
-		broken(w, "not left for others", ret, i);
-	close(heir);
+		broken(w, "wrong number of notifies left for other waiters", ret, i);
+	close(next);
 	close(sockets[0]);
 	close(sockets[1]);
 }
@@ -798,7 +804,7 @@ static void step_to_an_end(struct worker *w)
 	return one_in(w, 4) ? step_end(w) : step_wild(w);
 }
 
-/* A step, and its share of all. */
+/* A step and its relative frequency. */
 struct share {
 	unsigned int share;
 	void (*step)(struct worker *w);
@@ -825,8 +831,8 @@ static void step_of_victim(struct worker *w)
 }
 
 /*
- * Reads what a wait that goes on has been told of. Returns whether it may be told of more, which
- * is not so after its deadline.
+ * Reads the notifies that a persistent wait has counted. Returns whether it may count more, which
+ * it cannot after its deadline.
  */
 static bool read_watched(struct worker *w, bool cancelled)
 {
@@ -838,19 +844,19 @@ static bool read_watched(struct worker *w, bool cancelled)
 		ret = mw_read(w->fd, &done, 1);
 	} while (ret == -EINTR);
 	if (ret != 1) {
-		broken(w, "read what goes on", ret, 0);
+		broken(w, "read of a persistent wait", ret, 0);
 		return false;
 	}
 	w->record->watched_oks += done.count;
 	timed_out = done.result == MEMWAIT_TIMED_OUT;
 	if (timed_out != !done.count ||
 	    ((done.flags & MEMWAIT_MORE) && (cancelled || timed_out)))
-		broken(w, "count and flags of what goes on", done.count, done.flags);
+		broken(w, "count and flags of a persistent wait", done.count, done.flags);
 	w->record->timed_out += timed_out;
 	return !timed_out;
 }
 
-/* A wait that goes on, from its beginning to its end; other threads notify, and move it. */
+/* A persistent wait from beginning to end, while other threads notify and requeue the word. */
 static void step_watch(struct worker *w)
 {
 	uint8_t word = draw(w) % (w->no_own_words ? OWN : PLACES) * KINDS + draw(w) % WILD;
@@ -859,14 +865,14 @@ static void step_watch(struct worker *w)
 	bool armed = true;
 	int ret;
 
-	/* What a process was told of when it is killed nobody knows. */
+	/* Notifies that were counted before a process was killed cannot be known. */
 	if (w->victim || w->child)
 		return;
 	wait.deadline = one_in(w, 2) ? MEMWAIT_FOREVER : in_ms(draw(w) % 4);
 	ret = mw_async(w->fd, address(w, word), wait.expected, wait.deadline,
 		       (wait.flags & ~MEMWAIT_CLOCK_REALTIME) | MEMWAIT_PERSISTENT, 0, &id);
 	if (ret < 0)
-		broken(w, "arm what goes on", ret, word);
+		broken(w, "arm a persistent wait", ret, word);
 	if (ret != MEMWAIT_PENDING)
 		return;
 	w->record->armed++;
@@ -885,7 +891,7 @@ static void step_watch(struct worker *w)
 	while (armed)
 		armed = read_watched(w, false);
 	if (mw_readable(w->fd))
-		broken(w, "completion of what has ended", word, 0);
+		broken(w, "completion of an ended wait", word, 0);
 }
 
 static void step_fork_sometimes(struct worker *w)
@@ -922,11 +928,11 @@ static void some_steps_of_a_child(struct worker *w)
 		int strangers = mw_waiters(w->fd, address(w, OWN * KINDS + n), 0);
 
 		/*
-		 * A negative result is no error: the fork() may have caught the page while it was
-		 * inaccessible.
+		 * A negative result is not an error: the fork() may have happened while the page
+		 * was inaccessible.
 		 */
 		if (strangers > 0)
-			broken(w, "somebody waits in a new process", strangers, n);
+			broken(w, "a new process has waiters", strangers, n);
 	}
 	for (n = 0; n < 12; n++)
 		take_one_of(w, steps, 8);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The world of the torture test: words, contexts, records, and what may happen to them. */
+/* The state of the torture test: words, contexts, records, and the operations on them. */
 #ifndef TORTURE_TEST_H
 #define TORTURE_TEST_H
 
 #include "several_test.h"
 
-#define PROCESSES	3		/* that live on; numbered before the victims */
+#define PROCESSES	3		/* that are not killed; numbered before the victims */
 #define VICTIMS		2		/* that are killed */
 #define THREADS		4
 #define WORKERS		((PROCESSES + VICTIMS) * THREADS)
 #define CONTEXTS	2		/* of a process; each thread has one more */
-#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* the threads' own from here on */
+#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* then the threads' own */
 #define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
 #define SLOTS		64		/* waits of a context */
 #define BATCH		8
@@ -21,22 +21,25 @@
 #define PATIENCE	(90 * NSEC_PER_SEC * slowness())
 #define NOBODY		-1
 #define SETTLED		64		/* recorded changes of a STRICT word */
-#define PASS_ON		1024		/* one word for each thread from here on */
-#define FORKED		255		/* in place of a process number: a child of one */
+#define PASS_ON		1024		/* from this offset on there is one word for each thread */
+#define FORKED		255		/* stands for a forked child, instead of a process number */
 
 /*
  * What may happen to a word, apart from waits and notifies.
  *
- * STRICT: it changes, and a notify of all follows every change.
- * ORDERED: it changes; waits are armed under a lock, with a ticket each.
- * MOVING: it changes, and waiters are moved to and from it.
+ * STRICT: changes; each change is followed by a notify of all.
+ *
+ * ORDERED: changes; waits are armed under a lock, with a ticket each.
+ *
+ * MOVING: changes; waiters are moved to and from it.
+ *
  * WILD: its page is replaced, unmapped, protected or dropped, its file truncated; it is always 0.
  */
 enum kind { STRICT, ORDERED, MOVING, MOVING_TOO, WILD, KINDS };
 
 /*
- * Where a word is: in a memfd mapped twice, in memory shared over fork(), in the process's own
- * memory.
+ * Where a word is: in a memfd that is mapped twice, in memory shared over fork(2), in memory of the
+ * process's own.
  */
 enum place { MEMFD, INHERITED, OWN, PLACES };
 
@@ -44,7 +47,7 @@ enum place { MEMFD, INHERITED, OWN, PLACES };
 #define HAS_KIND(w, kind_)	((w) % KINDS == (kind_))
 #define MOVES(w)	(HAS_KIND(w, MOVING) || HAS_KIND(w, MOVING_TOO))
 #define PLACE(w)	((enum place)((w) / KINDS))
-#define OFFSET(w)	((w) % KINDS * 8)	/* the same in all places, so keys differ by more */
+#define OFFSET(w)	((w) % KINDS * 8)	/* the same in all places */
 
 enum state {
 	FREE,
@@ -65,13 +68,13 @@ struct slot {
 
 struct context {
 	pthread_rwlock_t lock;		/* write-locked to close or pass on the context */
-	int owner;			/* the process, or NOBODY while passed on */
+	int owner;			/* the process, or NOBODY while it is passed on */
 	struct slot slots[SLOTS];
 };
 
-/* Of an ORDERED word: the lock's holder draws a ticket and queues a wait. */
+/* State of an ORDERED word: a thread that holds the lock draws a ticket and queues a wait. */
 struct order {
-	_Alignas(8) uint64_t last_notified;	/* aligned on i386, too, for compare-and-exchange */
+	_Alignas(8) uint64_t last_notified;	/* on i386 as well, for compare-and-exchange */
 	uint64_t tickets;
 	uint32_t lock;
 };
@@ -88,17 +91,17 @@ struct call {
 	int64_t result;
 };
 
-/* A thread's state that others see. */
+/* A thread's state that other threads and processes see. */
 struct record {
 	pid_t pid, tid;
-	uint32_t rested, drained, flushed;	/* the latest round of each */
-	uint32_t nr_waiting;		/* words of its current call */
-	bool forking;			/* a child makes its calls */
-	uint32_t reading;		/* most completions of its current read */
+	uint32_t rested, drained, flushed;	/* the latest round in which the thread did each */
+	uint32_t nr_waiting;		/* number of words of the current call */
+	bool forking;			/* a child makes the calls */
+	uint32_t reading;		/* size of the current read */
 	uint8_t waiting[MOST_WORDS];
 	struct memwait_wait waits[MOST_WORDS];
 	int waiters[KINDS];		/* of the process's own words, at rest */
-	uint64_t own_strict;		/* value of the own STRICT word */
+	uint64_t own_strict;		/* value of the process's own STRICT word */
 	long notified, thread_oks, read_oks, watched_oks;
 	long timed_out, cancelled, armed, closed_over, interrupted;
 	long calls;
@@ -115,14 +118,14 @@ struct shared {
 	uint64_t seed;
 	struct order orders[OWN * KINDS];
 	struct settled settled[PROCESSES + VICTIMS][PLACES][SETTLED];	/* [0] for shared words */
-	struct record records[WORKERS + 1];	/* the last is the test's own */
+	struct record records[WORKERS + 1];	/* the last record is that of the test itself */
 	struct context contexts[ALL_CONTEXTS];
 };
 
 /* Shared by the threads of a process. */
 static struct shared *shared;
 static char *areas[PLACES + 1];		/* the last is MEMFD's second address */
-static char *wild_areas[PLACES];	/* a page each, for operations on whole pages */
+static char *wild_areas[PLACES];	/* one page each, for operations on whole pages */
 static int wild_memfd;
 static int mail[PROCESSES][2];		/* datagram sockets that pass contexts */
 static int fds[ALL_CONTEXTS];
@@ -133,11 +136,11 @@ struct worker {
 	struct record *record;
 	uint64_t random;
 	int number;
-	int fd;			/* for calls that concern no particular context */
+	int fd;			/* for calls that may use any context */
 	int own;		/* number of its own context */
-	bool victim;		/* its process will be killed: it wakes nobody */
-	bool child;		/* a child process, for some steps */
-	bool no_own_words;	/* nobody lives long enough to wait on them */
+	bool victim;		/* its process will be killed: it wakes no waiter */
+	bool child;		/* a child process, which makes some steps */
+	bool no_own_words;	/* no thread lives long enough to wait on them */
 };
 
 static uint32_t draw(struct worker *w)
@@ -178,7 +181,7 @@ static uint32_t random_word(struct worker *w)
 	return draw(w) % (w->no_own_words ? OWN * KINDS : WORDS);
 }
 
-/* An address of the word: in the memfd, one of two. */
+/* Returns an address of the word; a word in the memfd has two. */
 static char *address(struct worker *w, uint32_t word)
 {
 	if (HAS_KIND(word, WILD))
@@ -191,7 +194,7 @@ static uint32_t random_flags(struct worker *w, uint32_t word)
 	return draw(w) % 4 | (PLACE(word) == OWN && one_in(w, 2) ? MEMWAIT_PRIVATE : 0);
 }
 
-/* The word's value, possibly stale; a WILD word must not be read. */
+/* Returns the word's value, possibly stale. A WILD word must not be read. */
 static uint64_t value(struct worker *w, uint32_t word)
 {
 	if (one_in(w, 32))
@@ -225,7 +228,7 @@ static struct settled *settled(int process, uint32_t word, uint64_t value_)
 	return &shared->settled[process][PLACE(word)][value_ % SETTLED];
 }
 
-/* All waiters for a lesser value of a STRICT word have been notified. */
+/* Records that all waiters for an older value of a STRICT word have been notified. */
 static void settle(uint32_t word, uint64_t value_)
 {
 	struct settled *s = settled(process_number, word, value_);
@@ -246,9 +249,9 @@ static void check_time_out(struct worker *w, uint64_t deadline)
 }
 
 /*
- * A pending wait has timed out: its word must not have changed, with all notified, before the
- * deadline. Small words are left out, as they may wrap to the same value. So are threads' waits,
- * which may have begun after the deadline.
+ * Checks a pending wait that has timed out: its word must not have changed, with all waiters
+ * notified, before the deadline. Small words are excluded because they may wrap to the same value;
+ * so are waits of threads, which may have begun after the deadline.
  */
 static void check_missed(struct worker *w, int process, const uint8_t *words,
 			 const struct memwait_wait *waits, uint32_t nr, uint64_t deadline)
@@ -265,7 +268,7 @@ static void check_missed(struct worker *w, int process, const uint8_t *words,
 		at = __atomic_load_n(&s->at, __ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&s->value, __ATOMIC_ACQUIRE) == waits[i].expected + 1 &&
 		    at == __atomic_load_n(&s->at, __ATOMIC_ACQUIRE) && at < deadline)
-			broken(w, "timed out, and has missed a notify", words[i],
+			broken(w, "timed out after it had missed a notify", words[i],
 			       waits[i].expected);
 	}
 }
@@ -289,11 +292,11 @@ static void has_waited(struct worker *w, int ret, uint64_t deadline)
 		w->record->interrupted++;
 	else if (ret == MEMWAIT_TIMED_OUT)
 		check_time_out(w, deadline);
-	/* Last, lest an OK go uncounted when the process is killed. */
+	/* This comes last, so that an OK is counted even if the process is killed. */
 	__atomic_store_n(&w->record->nr_waiting, 0, __ATOMIC_RELEASE);
 }
 
-/* A wait that ends immediately, and so drops the place of an interrupted one. */
+/* Makes a wait that ends immediately, which drops the queue position of an interrupted wait. */
 static void end_place(struct worker *w)
 {
 	uint32_t word = 0;

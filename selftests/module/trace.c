@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tracepoints: what is recorded is what was done, no more and no less. In which order is left open:
- * a thread that was woken may say so before the one that has woken it.
+ * R37: tracepoints: exactly the events that happened are recorded. The order is not checked,
+ * because a woken thread may record its event before the thread that woke it.
  */
 #include "async_test.h"
 #include "../patching_test.h"
@@ -23,12 +23,12 @@ FIXTURE(trace)
 {
 	int fd;
 	int file;
-	uint32_t *shared;	/* of the file, from its second page on */
+	uint32_t *shared;	/* from the second page of the file on */
 	uint32_t *private;
 	char name[64];		/* of the file */
 	long page;
 	long context;
-	uint64_t offline;	/* processors, by their numbers */
+	uint64_t offline;	/* processor numbers, as a mask */
 	struct lines expected;
 };
 
@@ -37,10 +37,10 @@ FIXTURE_SETUP(trace)
 	struct stat st;
 
 	if (access(TRACING "/events", F_OK))
-		SKIP(return, "this kernel has no events");
+		SKIP(return, "this kernel has no memwait events");
 	ASSERT_EQ(0, access(TRACING "/events/memwait", F_OK));
 	if (!begin_patching(&self->offline))
-		SKIP(return, "emulated, and more than one processor");
+		SKIP(return, "emulation with more than one processor");
 
 	self->page = sysconf(_SC_PAGESIZE);
 	self->fd = open_device(O_NONBLOCK);
@@ -72,7 +72,7 @@ static int compare_lines(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-/* Switches the events off. Returns what was recorded, without the times in it, or false. */
+/* Disables the events. Returns false on failure, otherwise the recorded lines without times. */
 static bool recorded(struct lines *lines, uint64_t *waited)
 {
 	char line[512], *event, *time;
@@ -101,7 +101,7 @@ static bool recorded(struct lines *lines, uint64_t *waited)
 	return f;
 }
 
-/* What a word of the file is called. */
+/* The name of a word of the file in events. */
 static const char *in_file(const char *name, uint64_t offset)
 {
 	static char text[4][112];
@@ -120,7 +120,7 @@ static const char *at_address(const void *address)
 	return in_file(name, (uintptr_t)address);
 }
 
-/* One more line that is to be there. */
+/* Adds an expected line. */
 static void expect(struct lines *lines, const char *format, ...)
 {
 	va_list args;
@@ -170,7 +170,7 @@ TRACE_TEST(R37_a_wait_and_its_notify_are_recorded)
 
 #define MMAP_LOCK	"/events/mmap_lock/mmap_lock_start_locking"
 
-/* The patching of the kernel's code, which this makes, takes a lock itself. */
+/* Enabling the event patches the kernel's code, which takes mmap_lock itself. */
 static bool record_mmap_locks(bool on)
 {
 	return !write_number(INSTANCE "/tracing_on", 0) &&
@@ -213,21 +213,21 @@ static void use_private_word(struct __test_metadata *_metadata, int fd, uint32_t
 TRACE_TEST(R9_private_takes_no_mmap_lock)
 {
 	if (access(TRACING MMAP_LOCK, F_OK))
-		SKIP(return, "this kernel does not tell of mmap_lock");
-	/* What is used for the first time is faulted in. */
+		SKIP(return, "this kernel has no mmap_lock events");
+	/* Faults in everything that is used for the first time. */
 	*self->private = 0;
 	use_private_word(_metadata, self->fd, self->private);
 	ASSERT_EQ(0, count_mmap_locks());
 	ASSERT_TRUE(record_mmap_locks(true));
 	use_private_word(_metadata, self->fd, self->private);
 	EXPECT_EQ(0, count_mmap_locks());
-	/* As it would have been seen. */
+	/* Shows that an mmap_lock would have been recorded. */
 	ASSERT_TRUE(record_mmap_locks(true));
 	munmap(private_page(self->page), self->page);
 	EXPECT_LT(0, count_mmap_locks());
 }
 
-TRACE_TEST(R37_a_private_word_is_called_by_its_process)
+TRACE_TEST(R37_a_private_word_is_named_by_its_process)
 {
 	const char *word = at_address(self->private + 1);
 
@@ -254,7 +254,7 @@ static int notify_shared(void *arg)
 	return mw_notify(sharing->fd, sharing->word, 1, PRIVATE);
 }
 
-TRACE_TEST(R37_processes_that_share_memory_call_it_alike)
+TRACE_TEST(R37_processes_that_share_memory_use_the_same_name)
 {
 	struct sharing sharing = { self->fd, self->private };
 	char *stack = private_page(65536);
@@ -267,7 +267,7 @@ TRACE_TEST(R37_processes_that_share_memory_call_it_alike)
 	EXPECT_RECORDED(NULL);
 }
 
-TRACE_TEST(R37_what_does_not_wait_is_not_recorded)
+TRACE_TEST(R37_calls_that_do_not_wait_are_not_recorded)
 {
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(self->fd, self->shared, 1, MEMWAIT_FOREVER, U32));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, self->shared, 0, 0, U32));
@@ -312,7 +312,7 @@ TRACE_TEST(R37_requeue_and_many_notifies_are_recorded)
 	EXPECT_RECORDED(NULL);
 }
 
-TRACE_TEST(R37_several_words_begin_each_and_end_once)
+TRACE_TEST(R37_a_wait_on_several_words_begins_for_each_and_ends_once)
 {
 	struct memwait_wait waits[2] = {
 		{ .addr = (uintptr_t)self->private, .flags = PRIVATE },
@@ -349,7 +349,7 @@ TRACE_TEST(R37_async_waits_are_recorded_from_arming_to_reading)
 		if (i < 2)
 			ret = mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 0x77 + i,
 				       &id[i]);
-		else	/* what has timed out at once is not recorded */
+		else	/* a wait that times out immediately is not recorded */
 			ret = async_soon(self->fd, self->shared, 500, 0x77 + i, &id[i]);
 		ASSERT_EQ(MEMWAIT_PENDING, ret);
 		snprintf(wait[i], sizeof(wait[i]), "%s context=%ld id=0x%llx user_data=0x%x", word,
@@ -370,7 +370,7 @@ TRACE_TEST(R37_async_waits_are_recorded_from_arming_to_reading)
 	EXPECT_RECORDED(NULL);
 }
 
-TRACE_TEST(R37_a_close_takes_back_and_passes_on)
+TRACE_TEST(R37_a_close_records_cancelled_and_passed_on_waits)
 {
 	const char *word = in_file(self->name, self->page);
 	struct memwait_wait words[2] = {
@@ -430,11 +430,11 @@ TRACE_TEST(R37_the_death_of_an_owner_is_recorded)
 	ASSERT_EQ(0, pthread_create(&thread, NULL, become_owner, &t));
 	pthread_join(thread, NULL);
 	if (t.ret == -EOPNOTSUPP)
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	ASSERT_EQ(0, t.ret);
 	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_OWNER, &context));
 	EXPECT_EQ((long)context.id, mw_fdinfo(self->fd, "owner"));
-	/* A thread that is joined may be about to exit still. */
+	/* A thread that was joined may still be about to exit. */
 	sleep_until(!thread_state(t.tid));
 	close(self->fd);
 	self->fd = -1;
@@ -443,7 +443,7 @@ TRACE_TEST(R37_the_death_of_an_owner_is_recorded)
 	EXPECT_RECORDED(NULL);
 }
 
-TRACE_TEST(R37_off_records_nothing)
+TRACE_TEST(R37_disabled_events_record_nothing)
 {
 	struct lines lines;
 

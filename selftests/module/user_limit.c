@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R24: two users, of whom one is at the limit. */
+/* R24: two users, one of which is at the limit. */
 #include "load_test.h"
 
 #define USER_A		64001
@@ -8,11 +8,11 @@
 #define USER_BATCH	8
 
 struct users {
-	uint32_t words[USER_BATCH + 1];	/* the last one for those that stay */
+	uint32_t words[USER_BATCH + 1];	/* the last word is for waits that stay */
 	int limit, rounds;
 	int stop;
 	long armed, refused, cancelled, rounds_done, checked, wrong;
-	pthread_barrier_t barrier;	/* of A's threads */
+	pthread_barrier_t barrier;	/* of user A's threads */
 	bool last;
 };
 
@@ -25,12 +25,12 @@ struct user_thread {
 	struct {
 		uint64_t id;
 		int words;
-	} *waits;		/* room for the limit */
+	} *waits;		/* with room for the limit */
 	int nr;
-	long held;		/* words of them */
+	long held;		/* number of words of these waits */
 };
 
-/* Singles, and at the end a group of all words. Returns false at the limit. */
+/* Arms single waits and, as the last entry, a group of all words. Returns false at the limit. */
 static bool user_arm(struct user_thread *t)
 {
 	struct users *u = t->users;
@@ -72,13 +72,14 @@ static void user_cancel(struct user_thread *t, int nr)
 }
 
 /*
- * While the other threads of A do nothing: what they hold is what is counted, and not too much.
- * What a group did not fit into is filled up to the last.
+ * Called while the other threads of A do nothing: compares the waits that they hold with the count,
+ * which must not exceed the limit. Then fills the room that was too small for a group, to the last
+ * wait.
  */
 static void user_check(struct user_thread *t)
 {
 	struct users *u = t->users;
-	long held = 2 * (1 + PIN_WAITS);	/* by those that stay */
+	long held = 2 * (1 + PIN_WAITS);	/* of the waits that stay */
 	int i, ret;
 
 	for (i = 0; i < USER_THREADS; i++)
@@ -97,7 +98,9 @@ static void user_check(struct user_thread *t)
 	u->last = __atomic_load_n(&u->stop, __ATOMIC_RELAXED);
 }
 
-/* All threads arm until they are refused, while others cancel still. The first one checks. */
+/*
+ * All threads arm waits until the limit, while others still cancel waits. The first thread checks.
+ */
 static void *user_main(void *arg)
 {
 	struct user_thread *t = arg;
@@ -117,14 +120,14 @@ static void *user_main(void *arg)
 	}
 }
 
-/* Whoever ends, the other one must not wait for him. */
+/* Ends the process and stops the other one, which must not wait for it. */
 static void user_exit(struct users *u, int status)
 {
 	__atomic_store_n(&u->stop, 1, __ATOMIC_RELAXED);
 	_exit(status);
 }
 
-/* Becomes a user who has no waits yet. Returns a context, or ends the process. */
+/* Becomes a user that has no waits yet. Returns a context, or ends the process. */
 static int become_user(struct users *u, uid_t uid)
 {
 	int fd;
@@ -137,14 +140,17 @@ static int become_user(struct users *u, uid_t uid)
 	return fd;
 }
 
-/* At the limit with many threads and two contexts; when B has done, exactly. */
+/*
+ * User A stays at the limit with many threads and two contexts, and exactly at it after B has
+ * ended.
+ */
 static void user_a(struct users *u)
 {
 	struct user_thread t[USER_THREADS];
 	int i, other, ret, fd = become_user(u, USER_A);
 
 	other = memwait_open(O_NONBLOCK);
-	/* So both contexts keep a pin. */
+	/* Therefore both contexts have a pin. */
 	if (mw_arm(fd, &u->words[USER_BATCH], 0) != MEMWAIT_PENDING ||
 	    mw_arm(other, &u->words[USER_BATCH], 0) != MEMWAIT_PENDING)
 		user_exit(u, 10);
@@ -164,7 +170,7 @@ static void user_a(struct users *u)
 	for (i = 0; i < USER_THREADS; i++)
 		pthread_join(t[i].thread, NULL);
 
-	/* After a cancel it goes on. */
+	/* After a cancel further waits can be armed. */
 	for (i = 0; i < USER_THREADS && !t[i].nr; i++)
 		;
 	if (i == USER_THREADS)
@@ -182,7 +188,7 @@ static void user_a(struct users *u)
 	user_exit(u, 0);
 }
 
-/* Alone: the limit is there to the last wait, each time. */
+/* User B, with one thread: can use its whole limit, each time. */
 static void user_b(struct users *u)
 {
 	struct memwait_async *entries = calloc(u->limit + 1, sizeof(*entries));
@@ -240,9 +246,9 @@ LIMITS_TEST(R24_a_user_at_the_limit_and_another_one)
 		user_b(u);
 	EXPECT_EQ(0, child_status(b));
 	EXPECT_EQ(0, child_status(a));
-	TH_LOG("limit %d, %.1f s: one armed %ld, cancelled %ld, was refused %ld times", u->limit,
-	       seconds_since(start), u->armed, u->cancelled, u->refused);
-	TH_LOG("and was exactly at the limit %ld times, the other one %ld times", u->checked,
+	TH_LOG("limit %d, %.1f s: user A armed %ld, cancelled %ld, was refused %ld times,",
+	       u->limit, seconds_since(start), u->armed, u->cancelled, u->refused);
+	TH_LOG("and was exactly at the limit %ld times; user B %ld times", u->checked,
 	       u->rounds_done);
 	EXPECT_EQ(0, u->wrong);
 	EXPECT_LT(0, u->refused);

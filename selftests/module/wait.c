@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R1, R3, R5: blocking waits and notifies meet. */
+/* R1, R3, R5: blocking waits race with notifies. */
 #include "../memwait_fixture.h"
 
 static const uint32_t sizes[] = {
@@ -16,7 +16,7 @@ MEMWAIT_TEST(R1_no_wake_up_is_lost)
 	int ret, notified = 0;
 	pid_t pid;
 
-	/* Two processes, a word each; nobody waits with a deadline that could hide a lost one. */
+	/* Two processes, one word each. No wait has a deadline, which could hide a lost wake-up. */
 	pid = fork_child();
 	if (!pid) {
 		for (i = 1; i <= rounds; i++) {
@@ -41,7 +41,7 @@ MEMWAIT_TEST(R1_no_wake_up_is_lost)
 		}
 	}
 	EXPECT_EQ(0, child_status(pid));
-	/* R5: each side's OKs are the other side's notifies. */
+	/* R5: the OKs of each process are the notifies of the other. */
 	EXPECT_EQ((uint32_t)notified, s->oks);
 	EXPECT_EQ(s->woken, oks);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R16: waits on several words at once, of threads (WAIT_ANY) and of contexts (MEMWAIT_GROUP). */
+/* R16: waits on several words, of threads (WAIT_ANY) and of contexts (MEMWAIT_GROUP). */
 #include "any_test.h"
 
 static const uint32_t word_sizes[] = {
@@ -8,7 +8,7 @@ static const uint32_t word_sizes[] = {
 
 /* Arguments */
 
-MEMWAIT_TEST(R2_any_counts_from_one_to_the_most)
+MEMWAIT_TEST(R2_any_counts_from_one_to_the_maximum)
 {
 	struct memwait_wait waits[MOST + 1];
 	struct memwait_info info;
@@ -70,7 +70,7 @@ MEMWAIT_TEST(R2_any_unreadable_arrays_are_efault)
 		EXPECT_EQ(-EFAULT, mw_wait_any(self->fd, (void *)bad[i], MOST, 0, 0, NULL));
 		EXPECT_EQ(-EFAULT, mw_group(self->fd, (void *)bad[i], 2, FOREVER, 0, 0, NULL));
 	}
-	/* What is wrong with the call comes before the array. */
+	/* Errors in the struct itself take precedence over errors in the array. */
 	EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, NULL, MOST + 1, 0, 0, NULL));
 	EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, NULL, 2, 0, 1, NULL));
 	EXPECT_TRUE(nobody(self->fd, waits, 3));
@@ -87,7 +87,9 @@ MEMWAIT_TEST(R2_any_read_only_arrays_are_fine)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 2, 1, U32));
 }
 
-/* Arguments of all, then access to all, then the values of all, then the deadline. */
+/*
+ * The order of checks: the arguments of all words, access to all, the values of all, the deadline.
+ */
 MEMWAIT_TEST(R2_any_checks_all_words_in_order)
 {
 	const uint32_t kinds[] = { U32, U32 | MEMWAIT_PRIVATE };
@@ -97,7 +99,7 @@ MEMWAIT_TEST(R2_any_checks_all_words_in_order)
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
-		/* The first one differs, the second one cannot be read, the third is misaligned. */
+		/* The first word differs, the second cannot be read, the third is misaligned. */
 		waits[0] = member(self->word, 1, U32);
 		waits[1] = member(hole, 0, kinds[i]);
 		waits[2] = member((char *)self->word + 2, 0, U32);
@@ -158,7 +160,7 @@ MEMWAIT_TEST(R3_any_compares_the_bits_of_each_size)
 
 	for (i = 0; i < 4; i++) {
 		words[i] = value;
-		/* The upper bits of expected are ignored. */
+		/* The upper bits of the expected value are ignored. */
 		waits[i] = member(&words[i], value ^ (i == 3 ? 0 : ~0ULL << (8 << i)),
 				  word_sizes[i]);
 	}
@@ -178,7 +180,7 @@ MEMWAIT_TEST(R3_any_compares_the_bits_of_each_size)
 
 /* Results */
 
-MEMWAIT_TEST(R16_any_tells_which_word_was_notified)
+MEMWAIT_TEST(R16_any_reports_which_word_was_notified)
 {
 	struct memwait_wait waits[MOST];
 	struct memwait_completion done[2];
@@ -195,7 +197,7 @@ MEMWAIT_TEST(R16_any_tells_which_word_was_notified)
 			any_start(&w);
 			EXPECT_EQ(1, waiters_of(self->fd, &waits[0]));
 			EXPECT_EQ(1, mw_notify(self->fd, self->word + i, MEMWAIT_ALL, U32));
-			/* It stands nowhere any more. */
+			/* The thread is in no queue any more. */
 			EXPECT_TRUE(nobody(self->fd, waits, n));
 			EXPECT_EQ(0, mw_notify(self->fd, self->word + (i + 1) % n, MEMWAIT_ALL,
 					       U32));
@@ -222,7 +224,7 @@ MEMWAIT_TEST(R16_any_tells_which_word_was_notified)
 	}
 }
 
-/* A word of each size, private, shared, of this process only by promise. */
+/* Words of each size: private, shared, and private by the flag. */
 MEMWAIT_TEST(R16_any_words_of_all_sorts)
 {
 	uint64_t *private = (void *)self->word, *shared = (void *)self->shared;
@@ -266,9 +268,9 @@ MEMWAIT_TEST(R16_any_a_word_more_than_once)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, MEMWAIT_ALL, U32));
 	EXPECT_TRUE(nobody(self->fd, waits, 4));
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
-	EXPECT_EQ(0, w.index);	/* which joined first */
+	EXPECT_EQ(0, w.index);	/* the first of them in the order of joining */
 
-	/* Not equal because of the one or of the other. */
+	/* The value differs for one of the entries. */
 	waits[2].expected = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait_any(self->fd, waits, 4, FOREVER, 0, &w.index));
 	EXPECT_EQ(2, w.index);
@@ -306,7 +308,7 @@ MEMWAIT_TEST(R8_any_a_file_mapped_twice_is_the_same_word)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 5, NULL));
 		EXPECT_EQ(4, mw_waiters(self->fd, one + 3, U32));
 		EXPECT_EQ(4, mw_waiters(self->fd, two + 3, U32));
-		/* One notify each, at whichever address. */
+		/* One notify for each waiter, at either address. */
 		EXPECT_EQ(1, mw_notify(self->fd, i ? one + 3 : two + 3, 1, U32));
 		EXPECT_EQ(2, mw_waiters(self->fd, one + 3, U32));
 		EXPECT_EQ(MEMWAIT_OK, any_join(&w));
@@ -321,8 +323,8 @@ MEMWAIT_TEST(R8_any_a_file_mapped_twice_is_the_same_word)
 	EXPECT_EQ(0, w.index);
 }
 
-/* R12: in each of its queues a group has the place of its time of joining. */
-MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
+/* R12: the position of a group in each of its queues follows from the time when it joined. */
+MEMWAIT_TEST(R12_any_groups_and_others_share_one_queue)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
 	struct memwait_wait forward[2], backward[2];
@@ -334,7 +336,10 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 	members(forward, a, 2);
 	backward[0] = forward[1];
 	backward[1] = forward[0];
-	/* Each of the words: thread, group, async wait, group of a context, and that once more. */
+	/*
+	 * On each word: thread, group of a thread, async wait, group of a context, and each once
+	 * more.
+	 */
 	for (i = 0; i < 2; i++) {
 		w[i] = thread_at(self->fd, i ? b : a);
 		waiter_start(&w[i]);
@@ -373,7 +378,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
 	EXPECT_COMPLETION(self->fd, 11, MEMWAIT_OK);
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
-	/* It has ended, and waits on its other word no more. */
+	/* The group has ended, and no longer waits on its other word. */
 	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(21, done.user_data);
@@ -381,7 +386,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 }
 
-/* The second entry of a group in one queue is met by the notify that has woken it. */
+/* A notify that has woken a group reaches the group's second entry in the same queue. */
 MEMWAIT_TEST(R16_any_a_woken_group_is_passed_over)
 {
 	struct memwait_completion done[4];
@@ -405,8 +410,6 @@ MEMWAIT_TEST(R16_any_a_woken_group_is_passed_over)
 	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }
-
-/* Deadlines */
 
 /* Memory */
 
@@ -436,7 +439,10 @@ MEMWAIT_TEST(R7_any_words_are_faulted_in)
 	}
 }
 
-/* Some have joined when the next one faults, and all begin anew. It ends, as the dropping does. */
+/*
+ * Some words are already queued when the next one faults, and then all start anew. This ends,
+ * because the dropping ends.
+ */
 MEMWAIT_TEST(R7_any_pages_that_vanish_while_words_join)
 {
 	struct dropper d = { .page = self->word, .size = self->page };
@@ -480,8 +486,8 @@ MEMWAIT_TEST(R7_any_unmapped_words_are_efault)
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
 
-/* What is waited on may go while it is. */
-MEMWAIT_TEST(R11_any_unmapped_under_the_wait)
+/* The memory of a word may be unmapped during the wait. */
+MEMWAIT_TEST(R11_any_munmap_during_a_wait)
 {
 	uint32_t *area = shared_page(self->page), *gone = private_page(self->page);
 	struct memwait_wait waits[3];
@@ -505,7 +511,7 @@ MEMWAIT_TEST(R11_any_unmapped_under_the_wait)
 	EXPECT_EQ(0, mw_waiters(self->fd, gone, U32 | MEMWAIT_PRIVATE));
 }
 
-MEMWAIT_TEST(R11_any_fork_under_the_wait)
+MEMWAIT_TEST(R11_any_fork_during_a_wait)
 {
 	struct memwait_completion done;
 	struct memwait_wait waits[2];
@@ -521,7 +527,10 @@ MEMWAIT_TEST(R11_any_fork_under_the_wait)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 2, FOREVER, 0, 1, NULL));
 		pid = fork_child();
 		if (!pid) {
-			/* The private word is another one now, the shared one the same. */
+			/*
+			 * The private word is a different one in the child, the shared word is the
+			 * same.
+			 */
 			if (mw_notify(self->fd, self->word, MEMWAIT_ALL, U32))
 				_exit(1);
 			if (mw_waiters(self->fd, self->shared, U32) != 2)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R1, R5, R16, R19, R25: waits on several words, and all that can happen at the same time. */
+/* R1, R5, R16, R19, R25: waits on several words, and all operations that can run concurrently. */
 #include "any_test.h"
 
 enum { WORDS = 4 };
 
-/* What happened at each of some words. */
+/* The results for each of some words. */
 struct tally {
 	long oks[WORDS], notified[WORDS], timed_out, cancelled, not_equal, other;
 };
@@ -49,7 +49,10 @@ static void *notify_words(void *arg)
 	return NULL;
 }
 
-/* The words in an order of its own, some of them twice: index i is word (first + i) % WORDS. */
+/*
+ * Waits for the words in a thread-specific order, with duplicates: index i is word (first + i) %
+ * WORDS.
+ */
 static void *wait_for_words(void *arg)
 {
 	struct racer *r = arg;
@@ -72,7 +75,9 @@ static void *wait_for_words(void *arg)
 	return NULL;
 }
 
-/* Each word's notifies are the OKs with its index, in groups with and without allocation. */
+/*
+ * For each word, the notifies equal the OKs with its index, in groups with and without allocation.
+ */
 MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 {
 	struct racer racers[6] = { 0 };
@@ -87,7 +92,7 @@ MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 					    i < 2 ? notify_words : wait_for_words, &racers[i]));
 	}
 	sleep_until(now_ns(CLOCK_MONOTONIC) >= end);
-	/* The last one waits for all words. */
+	/* The last racer waits for all words. */
 	for (i = 0; i < WORDS; i++)
 		await_counted(&racers[5].tally.oks[i]);
 	await_counted(&racers[5].tally.timed_out);
@@ -103,7 +108,7 @@ MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 	EXPECT_EQ(0, sum.other);
 }
 
-/* Counts the completions of groups; each id must be one that is pending, and only once. */
+/* Counts the completions of groups; each id must be pending, and occur only once. */
 static void count_completions(int fd, struct tally *t)
 {
 	struct memwait_completion done[16];
@@ -131,7 +136,7 @@ static long ended(const struct tally *t)
 	return sum;
 }
 
-/* Cancelled as well as notified, by each word. */
+/* Returns whether waits were cancelled as well as notified through each word. */
 static bool each_way(const struct tally *t)
 {
 	int i = 0;
@@ -141,7 +146,7 @@ static bool each_way(const struct tally *t)
 	return i == WORDS && t->cancelled;
 }
 
-/* Large groups, so that a notify comes to members that have joined while others have not. */
+/* Large groups, so that notifies reach members that have joined while others have not. */
 MEMWAIT_TEST(R19_group_arming_notify_deadline_and_cancel_race)
 {
 	static const int counts[] = { MOST, 4, 64, 9 };
@@ -176,7 +181,7 @@ MEMWAIT_TEST(R19_group_arming_notify_deadline_and_cancel_race)
 		}
 		count_completions(self->fd, &sum);
 	}
-	/* Those without a deadline. */
+	/* Waits for the waits without a deadline. */
 	while (ended(&sum) < armed)
 		count_completions(self->fd, &sum);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
@@ -213,8 +218,8 @@ static void *toggle(void *arg)
 	return NULL;
 }
 
-/* The last word changes while the others join. */
-MEMWAIT_TEST(R18_any_not_equal_in_the_middle_of_joining_leaves_nothing)
+/* The last word changes while the others join their queues. */
+MEMWAIT_TEST(R18_any_not_equal_while_joining_leaves_nothing_queued)
 {
 	const uint32_t last = MOST - 1;
 	struct toggling t = { .word = self->word + last };
@@ -276,7 +281,7 @@ static void *notify_each_round(void *arg)
 	return NULL;
 }
 
-/* Either the group was notified, and its close passes that on; or it was gone before. */
+/* Either the group was notified and its close passes the notify on, or it was closed before. */
 MEMWAIT_TEST(R25_group_close_races_with_a_notify)
 {
 	const int rounds = SOME_OF(3000);
@@ -309,16 +314,16 @@ MEMWAIT_TEST(R25_group_close_races_with_a_notify)
 	EXPECT_TRUE(nobody(self->fd, waits, 16));
 }
 
-/* R1: what happens at one of the words is never lost, whatever the others do. */
+/* R1: no event on one word is lost, whatever happens on the others. */
 struct rounds {
-	int fd;			/* of a context of its own, that blocks; or of all */
+	int fd;			/* of a separate blocking context, or of a common one */
 	bool async;
 	uint32_t *word;		/* three questions, the answer, and words that never change */
 	uint32_t rounds;
 	long oks, notified;
 };
 
-/* Waits for any of the words, by a thread's wait or an async one. Returns its result. */
+/* Waits for any of the words, by WAIT_ANY or by an async wait. Returns the result. */
 static int wait_once(struct rounds *r, const struct memwait_wait *waits, uint32_t count)
 {
 	struct memwait_completion done;
@@ -404,7 +409,7 @@ static void *wait_with_struct(void *arg)
 	return NULL;
 }
 
-/* R5: a counted notify is an OK, here or at the next waiter. */
+/* R5: a counted notify is an OK, for this waiter or the next. */
 MEMWAIT_TEST(R5_any_a_notify_is_not_lost_if_the_index_cannot_be_written)
 {
 	struct memwait_wait_any *arg = private_page(self->page);
@@ -428,7 +433,7 @@ MEMWAIT_TEST(R5_any_a_notify_is_not_lost_if_the_index_cannot_be_written)
 	mw_notify(self->fd, self->word, MEMWAIT_ALL, U32);
 }
 
-/* Notifies a word as soon as somebody waits there. Returns whether nothing has completed by it. */
+/* Notifies a word as soon as it has a waiter. Returns true if no completion has come by then. */
 static int notify_first(void *arg)
 {
 	struct racer *r = arg;
@@ -438,7 +443,10 @@ static int notify_first(void *arg)
 	return !mw_readable(r->fd);
 }
 
-/* It completes when it would have joined its other words, and then who polls is woken. */
+/*
+ * The group is notified before it has joined its other words; it completes later, and its pollers
+ * must then be woken.
+ */
 MEMWAIT_TEST(R22_an_edge_for_a_group_that_is_notified_while_it_joins)
 {
 	struct racer racer = { .fd = self->fd, .word = self->word };
@@ -450,7 +458,7 @@ MEMWAIT_TEST(R22_an_edge_for_a_group_that_is_notified_while_it_joins)
 	bool came = false;
 
 	if (has_one_processor())
-		SKIP(return, "one processor: nobody notifies while it joins");
+		SKIP(return, "one processor: no thread can notify while the group joins");
 	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
 	members(waits, self->word, MOST);
 	for (round = 0; !came && now_ns(CLOCK_MONOTONIC) < end; round++) {
@@ -466,7 +474,7 @@ MEMWAIT_TEST(R22_an_edge_for_a_group_that_is_notified_while_it_joins)
 	close(epoll);
 	if (!came)
 		SKIP(return, "no notify came while the group joined");
-	TH_LOG("came in round %d", round);
+	TH_LOG("the notify came in round %d", round);
 }
 
 TEST_HARNESS_MAIN

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R6: signals and death, while a thread waits on several words. */
+/* R6: signals and death while a thread waits on several words. */
 #include "any_test.h"
 
 /* Forks a process that waits for any of the words, and exits with 10 + index for OK. */
@@ -32,7 +32,7 @@ MEMWAIT_TEST(R6_any_a_killed_thread_leaves_all_queues)
 	}
 }
 
-MEMWAIT_TEST(R6_any_a_notify_for_a_thread_that_dies_goes_on)
+MEMWAIT_TEST(R6_any_a_notify_for_a_dying_thread_is_passed_on)
 {
 	static const int signals[] = { SIGKILL, SIGTERM, SIGQUIT, SIGSEGV };
 	struct memwait_wait waits[SMALL + 1];
@@ -48,7 +48,7 @@ MEMWAIT_TEST(R6_any_a_notify_for_a_thread_that_dies_goes_on)
 	for (i = 0; i < 2 * ARRAY_SIZE(signals); i++) {
 		n = i % 2 ? SMALL + 1 : 3;
 		victim = fork_any(self->fd, waits, n);
-		/* Behind it a thread at the word that is notified, async waits at the others. */
+		/* Behind it: a thread on the notified word, async waits on the other words. */
 		next = thread_at(self->fd, self->shared + 1);
 		waiter_start(&next);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 0));
@@ -65,7 +65,7 @@ MEMWAIT_TEST(R6_any_a_notify_for_a_thread_that_dies_goes_on)
 	}
 }
 
-MEMWAIT_TEST(R6_any_a_notify_for_a_thread_that_dies_goes_on_to_a_group)
+MEMWAIT_TEST(R6_any_a_notify_for_a_dying_thread_is_passed_on_to_a_group)
 {
 	struct memwait_wait waits[3];
 	struct memwait_completion done[2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R2 to R4, R6, R7: what is the same for all ways to wait for a word: the order of checks, sizes,
- * deadlines, signals, every kind of page.
+ * R2 to R4, R6, R7: the properties that all ways to wait for a word share: the order of checks,
+ * sizes, deadlines, signals, every kind of page.
  */
 #include "any_test.h"
 #include "fault_test.h"
@@ -10,10 +10,10 @@ static const uint32_t sizes[] = {
 	MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32, MEMWAIT_SIZE_U64,
 };
 
-/* Words that nobody notifies. */
+/* Words that are never notified. */
 static uint32_t quiet[MOST];
 
-/* A word behind others: a group of n. */
+/* Makes a group of n words whose last word is the tested one. */
 static void behind_others(struct memwait_wait *waits, int n, const volatile void *addr,
 			  uint64_t expected, uint32_t flags)
 {
@@ -47,7 +47,7 @@ static int wait_any_of_most(int fd, const volatile void *addr, uint64_t expected
 	return wait_any_of(MOST, fd, addr, expected, deadline, flags);
 }
 
-/* Notifies a word on which nobody waits. */
+/* Notifies a word that has no waiter, and waits. */
 static int notify_wait(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 		       uint32_t flags)
 {
@@ -60,13 +60,15 @@ static int notify_wait(int fd, const volatile void *addr, uint64_t expected, uin
 	struct memwait_notify_wait was = arg;
 	int ret = xioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg);
 
-	/* What was not done is not told; and nothing else is but, to go on, what was. */
+	/*
+	 * A refused call writes nothing; otherwise @notified is written and, after EINTR, @state.
+	 */
 	was.notified = ret == -EINVAL || ret == -EFAULT ? UNTOUCHED : 0;
 	was.state = ret == -EINTR ? MEMWAIT_NOTIFIED : 0;
 	return memcmp(&arg, &was, sizeof(arg)) ? -EPROTO : ret;
 }
 
-/* Arms the entry in a context of its own, and reads its completion. */
+/* Arms the entry in a separate context and reads its completion. */
 static int arm_and_read(struct memwait_async *entry, uint32_t index)
 {
 	struct memwait_completion done = { .result = UNTOUCHED };
@@ -109,7 +111,7 @@ FIXTURE_VARIANT(memwait)
 {
 	int (*wait)(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 		    uint32_t flags);
-	bool compares_once;	/* and not again when it is restarted */
+	bool compares_once;	/* not again after a restart */
 };
 
 FIXTURE_VARIANT_ADD(memwait, wait) { .wait = mw_wait };
@@ -119,7 +121,7 @@ FIXTURE_VARIANT_ADD(memwait, notify_wait) { .wait = notify_wait };
 FIXTURE_VARIANT_ADD(memwait, async) { .wait = async, .compares_once = true };
 FIXTURE_VARIANT_ADD(memwait, group) { .wait = async_group, .compares_once = true };
 
-/* In the way of the variant: the caller waits, or a thread will. */
+/* Waits in the variant's way, in this thread or in another. */
 #define WAIT(...)	(variant->wait(self->fd, __VA_ARGS__))
 
 #define THREAD(word_, deadline_)							\
@@ -158,7 +160,7 @@ MEMWAIT_TEST(R2_kernel_addresses_are_efault)
 		void *word = (void *)(uintptr_t)addresses[i];
 
 		if ((uintptr_t)word != addresses[i])
-			continue;	/* a 32-bit program cannot name it */
+			continue;	/* a 32-bit program cannot express this address */
 		EXPECT_EQ(-EFAULT, WAIT(word, 0, 0, U32));
 		EXPECT_EQ(-EFAULT, WAIT(word, 0, 0, U32 | MEMWAIT_PRIVATE));
 	}
@@ -184,7 +186,7 @@ MEMWAIT_TEST(R3_compares_exactly_the_bits_of_the_size)
 		mask = ~0ULL >> (64 - (8 << i));
 		value = *word & mask;
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, WAIT(word, value, 0, sizes[i]));
-		/* The upper bits of expected are ignored. */
+		/* The upper bits of the expected value are ignored. */
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, WAIT(word, value | ~mask, 0, sizes[i]));
 		for (bit = 0; bit < 8 << i; bit++)
 			EXPECT_EQ(MEMWAIT_NOT_EQUAL, WAIT(word, value ^ 1ULL << bit, 0, sizes[i]));
@@ -217,7 +219,7 @@ MEMWAIT_TEST(R3_words_at_the_end_of_a_page)
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, WAIT(end - (1 << i), 0, in_ms(1), sizes[i]));
 }
 
-MEMWAIT_TEST(R4_time_outs_are_never_early)
+MEMWAIT_TEST(R4_timeouts_are_never_early)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	int i;
@@ -232,7 +234,7 @@ MEMWAIT_TEST(R4_time_outs_are_never_early)
 	}
 }
 
-/* Deadlines that lie so close together that one might take them all at once. */
+/* Deadlines so close together that the kernel might expire them together. */
 #define SLEEPERS	32
 #define APART_NS	50000
 
@@ -270,7 +272,7 @@ MEMWAIT_TEST(R4_threads_deadlines_close_together_are_not_early)
 	}
 }
 
-MEMWAIT_TEST(R4_far_deadlines_are_never)
+MEMWAIT_TEST(R4_far_deadlines_do_not_expire)
 {
 	static const uint64_t deadlines[] = {
 		MEMWAIT_FOREVER, MEMWAIT_FOREVER - 1, 1ULL << 63, (1ULL << 63) - 1,
@@ -317,7 +319,7 @@ MEMWAIT_TEST(R4_realtime_deadlines_follow_the_clock)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&monotonic));
 }
 
-MEMWAIT_TEST(R4_deadlines_are_of_the_time_namespace)
+MEMWAIT_TEST(R4_deadlines_use_the_time_namespace)
 {
 	static const long offsets[] = { 100000, -3 };
 	size_t i;
@@ -343,7 +345,7 @@ MEMWAIT_TEST(R4_deadlines_are_of_the_time_namespace)
 				int ret = WAIT(self->word, 0, deadline, U32);
 				uint64_t end = now_ns(CLOCK_MONOTONIC);
 
-				/* Wrong by the offset: at once, or not for a day. */
+				/* With a wrong offset it would be immediate, or take a day. */
 				_exit(ret != MEMWAIT_TIMED_OUT ? 1 : end < deadline ? 2 : 0);
 			}
 			_exit(child_status(pid));
@@ -355,7 +357,7 @@ MEMWAIT_TEST(R4_deadlines_are_of_the_time_namespace)
 	}
 }
 
-/* The wait may be the first that looks at the word, which must read as 0. */
+/* The wait may be the first access to the word, which must read as 0. */
 #define EXPECT_NOTIFIED(word_, flags_) do {						\
 	struct waiter w_ = THREAD((word_), MEMWAIT_FOREVER);				\
 											\
@@ -365,7 +367,7 @@ MEMWAIT_TEST(R4_deadlines_are_of_the_time_namespace)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w_));					\
 } while (0)
 
-/* Waits on a word that is made ready by others: it must read as 0 and be notifiable. */
+/* The tests below prepare a word in various ways: it must read as 0 and be notifiable. */
 #define EXPECT_WAITABLE(word_, flags_) do {						\
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, WAIT((word_), 1, 0, (flags_)));			\
 	EXPECT_NOTIFIED((word_), (flags_));						\
@@ -406,8 +408,11 @@ MEMWAIT_TEST(R7_pages_that_were_dropped_come_back)
 	EXPECT_NOTIFIED(self->shared, U32);
 }
 
-/* The load under a queue's lock faults, and all begins anew. It ends, as the dropping does. */
-MEMWAIT_TEST(R7_pages_that_vanish_all_the_time)
+/*
+ * The load under the queue's lock faults, and the wait starts anew. This ends, because the dropping
+ * ends.
+ */
+MEMWAIT_TEST(R7_pages_that_vanish_repeatedly)
 {
 	struct dropper d = { .page = self->word, .size = self->page };
 	int i;
@@ -429,7 +434,7 @@ MEMWAIT_TEST(R7_copy_on_write_after_fork)
 	*self->word = 0;
 	pid = run_in_child(pause());
 	waiter_start(&w);
-	self->word[1] = 1;	/* the parent's page moves away from the child's */
+	self->word[1] = 1;	/* copy on write: the parent's page differs from the child's now */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 	kill_child(pid);
@@ -476,7 +481,7 @@ MEMWAIT_TEST(R7_file_pages_that_are_not_mapped_yet)
 	ASSERT_EQ(0, ftruncate(file, self->page));
 	word = map_shared(file, self->page);
 	*word = 7;
-	/* Out of the page table at least, so that the wait's load faults. */
+	/* Removed from the page table at least, so that the load of the wait faults. */
 	EXPECT_EQ(0, madvise(word, self->page, MADV_DONTNEED));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, WAIT(word, 7, 0, U32));
 	close(file);
@@ -498,7 +503,7 @@ MEMWAIT_TEST(R6_a_handled_signal_interrupts)
 	EXPECT_EQ(-EINTR, waiter_join(&w));
 }
 
-MEMWAIT_TEST(R6_sa_restart_goes_on_waiting)
+MEMWAIT_TEST(R6_sa_restart_continues_the_wait)
 {
 	struct waiter w = THREAD(self->word, MEMWAIT_FOREVER);
 	int i;
@@ -523,7 +528,7 @@ MEMWAIT_TEST(R6_sa_restart_keeps_the_deadline)
 	do {
 		w = THREAD(self->word, in_ms(ms *= 2));
 		waiter_start(&w);
-		/* If each restart began anew, this would go on for ever. */
+		/* If each restart began a new timeout, this would not end. */
 		interrupt_until(w.thread, &w.done);
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w));
 		EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
@@ -546,19 +551,13 @@ MEMWAIT_TEST(R6_sa_restart_compares_again)
 
 MEMWAIT_TEST(R6_stop_and_continue_do_not_end_a_wait)
 {
-	char path[64], line[256];
 	pid_t pid = run_in_child(WAIT(self->shared, 0, MEMWAIT_FOREVER, U32));
 
 	await_waiters(self->fd, self->shared, U32, 1);
 	kill(pid, SIGSTOP);
 	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	FILE *f = fopen(path, "r");
-
-	ASSERT_NE(NULL, f);
-	ASSERT_NE(NULL, fgets(line, sizeof(line), f));
-	fclose(f);
-	EXPECT_NE(NULL, strstr(line, ") T "));
+	/* On PREEMPT_RT a stopped thread may still wait for a kernel lock. */
+	await_state(pid, 'T');
 	kill(pid, SIGCONT);
 	await_waiters(self->fd, self->shared, U32, 1);
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
@@ -580,7 +579,7 @@ MEMWAIT_TEST(R6_ignored_signals_do_not_end_a_wait)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
 
-MEMWAIT_TEST(R6_a_killed_thread_leaves_at_once)
+MEMWAIT_TEST(R6_a_killed_thread_leaves_immediately)
 {
 	pid_t pid = run_in_child(WAIT(self->shared, 0, MEMWAIT_FOREVER, U32));
 
@@ -605,7 +604,7 @@ MEMWAIT_TEST(R6_a_killed_thread_leaves_from_the_middle_of_the_queue)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&after));
 }
 
-/* Forks a process that exits with 10 times how many signals it has handled, and the outcome. */
+/* Forks a process that exits with 10 times the number of signals handled, plus the outcome. */
 static pid_t fork_victim(struct waiter w)
 {
 	pid_t pid = fork_child();
@@ -619,9 +618,9 @@ static pid_t fork_victim(struct waiter w)
 	return pid;
 }
 
-MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
+MEMWAIT_TEST(R6_a_notify_for_a_dying_thread_is_passed_on)
 {
-	/* Killed; killed by a signal's default; made to dump core. */
+	/* SIGKILL, a signal that kills by default, and two that dump core. */
 	static const int signals[] = { SIGKILL, SIGTERM, SIGQUIT, SIGSEGV };
 	cpu_set_t cpus;
 	size_t i;
@@ -642,7 +641,7 @@ MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
 	sched_setaffinity(0, sizeof(cpus), &cpus);
 }
 
-MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on_to_an_async_wait)
+MEMWAIT_TEST(R6_a_notify_for_a_dying_thread_is_passed_on_to_an_async_wait)
 {
 	pid_t victim;
 
@@ -660,14 +659,14 @@ static void ignore_signal(int sig)
 	_exit(50);
 }
 
-MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_handled_signal)
+MEMWAIT_TEST(R6_a_counted_notify_takes_precedence_over_a_handled_signal)
 {
 	struct waiter next = THREAD(self->shared, MEMWAIT_FOREVER);
 	pid_t victim;
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	/* The handler runs after the wait returned, which it does with OK. */
+	/* The handler runs after the wait has returned OK. */
 	handle(SIGQUIT, 0);
 	victim = fork_victim(THREAD(self->shared, MEMWAIT_FOREVER));
 	waiter_start(&next);

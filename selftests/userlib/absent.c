@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: without the device. What might have to wait or to wake fails, at once, with the reason. And
- * L0: nobody is let in who has no lock, also where the device was there once.
+ * L2: without the device. Functions that might have to wait or wake fail immediately, with the
+ * reason. L0: no caller gets past a lock that it does not hold, even if the device was available
+ * before.
  */
 #include "userlib_test.h"
 #include "refuse_test.h"
@@ -12,10 +13,10 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-/* What open(2) says of /dev/memwait, when it is hidden. */
+/* The error of open(2) for /dev/memwait while it is hidden. */
 static int absent;
 
-/* A character device's major number that nobody has registered, of those for local use; or 0. */
+/* A character device major number for local use that is not registered, or 0. */
 static unsigned int unused_major(void)
 {
 	FILE *f = fopen("/proc/devices", "r");
@@ -36,10 +37,10 @@ static unsigned int unused_major(void)
 	return major;
 }
 
-/* What /dev/memwait is: nothing, a device that nobody drives, or one that opens and is another. */
+/* What /dev/memwait is: missing, a node without a driver, or another device that can be opened. */
 enum what { NOTHING, UNDRIVEN, NULL_DEVICE, URANDOM };
 
-/* Takes /dev away from this process, before the library has opened anything. */
+/* Hides /dev from this process, before the library has opened the device. */
 static int hide_device(enum what what)
 {
 	const int errors[] = { ENOENT, ENXIO, ENOTTY, ENOTTY };
@@ -60,7 +61,7 @@ static int refuse(unsigned int call)
 	return refuse_call(call, EPERM);
 }
 
-/* The number that the next descriptor gets. */
+/* The number that the next descriptor will get. */
 static int next_number(void)
 {
 	int fd = dup(STDERR_FILENO);
@@ -110,7 +111,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(0, word);
 	EXPECT_EQ(-absent, memwait_owner(&id));
 
-	/* What might have to wait or to wake fails always, also if there is nobody. */
+	/* Functions that might have to wait or wake always fail, even if there is no waiter. */
 	EXPECT_EQ(absent, memwait_mutex_init(&mutex, 0));
 	for (i = 0; i < (int)ARRAY_SIZE(kinds); i++) {
 		EXPECT_EQ(absent, memwait_mutex_init(&mutex, kinds[i]));
@@ -119,7 +120,7 @@ static void check_all(struct __test_metadata *_metadata)
 		EXPECT_EQ(absent, memwait_mutex_trylock(&mutex));
 		EXPECT_EQ(absent, memwait_mutex_timedlock(&mutex, &later_today));
 		EXPECT_EQ(absent, memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &later));
-		/* So nobody has it. */
+		/* Therefore no thread holds the mutex. */
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(&mutex));
 		EXPECT_EQ(EINVAL, memwait_mutex_consistent(&mutex));
 		EXPECT_EQ(0, memwait_mutex_destroy(&mutex));
@@ -140,7 +141,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(absent, memwait_sem_timedwait(&sem, &later_today));
 	EXPECT_EQ(absent, memwait_sem_trywait(&sem));
 	EXPECT_EQ(absent, memwait_sem_post(&sem));
-	/* Nothing was taken, and nothing posted. */
+	/* Nothing was consumed, and nothing was posted. */
 	EXPECT_EQ(0, memwait_sem_getvalue(&sem, &value));
 	EXPECT_EQ(1, value);
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
@@ -161,7 +162,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(absent, memwait_barrier_init(&barrier, 0, 1));
 	EXPECT_EQ(absent, memwait_barrier_wait(&barrier));
 	EXPECT_EQ(absent, memwait_barrier_init(&barrier, 0, 2));
-	/* Who cannot wait has not arrived: so the second one is not the last. */
+	/* A participant that cannot wait has not arrived, so the second one is not the last. */
 	for (i = 0; i < 3; i++) {
 		EXPECT_EQ(absent, memwait_barrier_wait(&barrier));
 		EXPECT_EQ(absent, memwait_barrier_timedwait(&barrier, &later_today));
@@ -183,7 +184,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(absent, memwait_event_clockwait(&event, CLOCK_MONOTONIC, &later));
 	EXPECT_EQ(absent, memwait_event_init(&event, 0));
 	EXPECT_EQ(0, memwait_event_clear(&event));
-	/* Who waits in a process that has the device, only the device knows. */
+	/* Only the device knows about waiters in processes that can use it. */
 	EXPECT_EQ(absent, memwait_event_destroy(&event));
 
 	memory = (memwait_channel_size(8, 1) + 63) / 64 * 64;
@@ -206,11 +207,11 @@ static void check_all(struct __test_metadata *_metadata)
 	}
 	free(channel);
 	EXPECT_EQ(-absent, memwait_available());
-	/* No descriptor is left behind. */
+	/* No descriptor is left open. */
 	EXPECT_EQ(next, next_number());
 }
 
-/* For the time that a test may take. */
+/* Only for the tests' time limit. */
 FIXTURE(absent)
 {
 };
@@ -229,26 +230,26 @@ TEST_F_TIMEOUT(absent, L2_without_a_node, 300)
 	check_all(_metadata);
 }
 
-TEST_F_TIMEOUT(absent, L2_with_a_node_that_nobody_drives, 300)
+TEST_F_TIMEOUT(absent, L2_with_a_node_without_a_driver, 300)
 {
 	ASSERT_EQ(0, hide_device(UNDRIVEN));
 	check_all(_metadata);
 }
 
-TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_no_ioctl, 300)
+TEST_F_TIMEOUT(absent, L10_with_a_device_without_ioctls, 300)
 {
 	ASSERT_EQ(0, hide_device(NULL_DEVICE));
 	check_all(_metadata);
 }
 
-TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_other_ioctls, 300)
+TEST_F_TIMEOUT(absent, L10_with_a_device_with_other_ioctls, 300)
 {
 	ASSERT_EQ(0, hide_device(URANDOM));
 	check_all(_metadata);
 }
 
-/* As in a container that has it by --device /dev/memwait:/dev/memwait:r. */
-TEST_F_TIMEOUT(absent, L2_a_node_that_can_be_read_only, 300)
+/* As in a container that was started with --device /dev/memwait:/dev/memwait:r. */
+TEST_F_TIMEOUT(absent, L2_a_node_that_can_only_be_read, 300)
 {
 	memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
 	memwait_loop_t *loop = NULL;
@@ -267,8 +268,8 @@ TEST_F_TIMEOUT(absent, L2_a_node_that_can_be_read_only, 300)
 	EXPECT_EQ(0, memwait_loop_close(loop));
 }
 
-/* The device is opened at first need, and that it was not there once is no reason to give up. */
-TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
+/* The device is opened at first need; an earlier failure does not prevent a later attempt. */
+TEST_F_TIMEOUT(absent, L2_the_device_becomes_available_later, 300)
 {
 	struct timespec soon = in_time(CLOCK_REALTIME, 5);
 	memwait_loop_t *loop = NULL;
@@ -289,7 +290,7 @@ TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 }
 
-TEST_F_TIMEOUT(absent, L0_to_open_is_refused, 300)
+TEST_F_TIMEOUT(absent, L0_open_is_refused, 300)
 {
 	if (!can_refuse())
 		SKIP(return, "this kernel has no seccomp");
@@ -305,13 +306,15 @@ TEST_F_TIMEOUT(absent, L0_an_ioctl_is_refused, 300)
 	check_all(_metadata);
 }
 
-/* What locks and operations mean by a result of their own, or by an invalid argument. */
+/*
+ * Errors that locks and operations return with a meaning of their own, or for an invalid argument.
+ */
 static const unsigned int meaningful[] = {
 	EAGAIN, EBUSY, EDEADLK, EINPROGRESS, ENOTRECOVERABLE, EOWNERDEAD, EPIPE, ETIMEDOUT,
 };
 
-/* One filter upon another: the last one says which error it is. */
-TEST_F_TIMEOUT(absent, L0_what_open_says_is_not_what_locks_say, 300)
+/* Several filters: the last one determines the error. */
+TEST_F_TIMEOUT(absent, L0_errors_of_open_are_not_mistaken_for_results_of_locks, 300)
 {
 	static const unsigned int others[] = { EINTR, EINVAL };
 	size_t i;
@@ -333,14 +336,17 @@ static const unsigned int later_ioctls[] = {
 	MEMWAIT_IOC_OWNER, MEMWAIT_IOC_CHANGE_NOTIFY,
 };
 
-/* In a child, as a filter stays. @error: the filter's; @told: the library's. */
+/*
+ * In a child, because a filter is permanent. @error: the filter's error; @expected: the
+ * error that the library returns.
+ */
 static void check_without(struct __test_metadata *_metadata, unsigned int command,
-			  unsigned int error, int told)
+			  unsigned int error, int expected)
 {
 	pid_t child = fork_child();
 
 	if (!child) {
-		absent = told;
+		absent = expected;
 		ASSERT_EQ(0, refuse_ioctl(command, error));
 		check_all(_metadata);
 		_exit(!__test_passed(_metadata));
@@ -348,7 +354,10 @@ static void check_without(struct __test_metadata *_metadata, unsigned int comman
 	EXPECT_EQ(0, child_status(child));
 }
 
-/* A module that is still loaded after an upgrade of the library: it is refused at first. */
+/*
+ * A module that is still loaded after an upgrade of the library: it is refused when the device is
+ * opened.
+ */
 TEST_F_TIMEOUT(absent, L2_an_older_module, 300)
 {
 	size_t i;
@@ -371,7 +380,7 @@ TEST_F_TIMEOUT(absent, L0_a_later_ioctl_is_refused, 300)
 
 ADAPTER(trylock, void *arg, memwait_mutex_trylock(arg))
 
-/* Also with what the kernel says to a thread that has no id. */
+/* Including the error that the kernel returns to a thread without an id. */
 TEST_F_TIMEOUT(absent, L2_a_wait_that_is_refused_is_not_repeated, 300)
 {
 	memwait_mutex_t mutex = { 0 }, robust;
@@ -390,8 +399,8 @@ TEST_F_TIMEOUT(absent, L2_a_wait_that_is_refused_is_not_repeated, 300)
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 }
 
-/* What cannot be cancelled goes on. */
-TEST_F_TIMEOUT(absent, L3_a_cancel_that_is_refused_has_not_happened, 300)
+/* The operation continues. */
+TEST_F_TIMEOUT(absent, L3_a_refused_cancel_is_not_done, 300)
 {
 	struct counted_op counted;
 	memwait_loop_t *loop;
@@ -412,7 +421,7 @@ TEST_F_TIMEOUT(absent, L3_a_cancel_that_is_refused_has_not_happened, 300)
 	EXPECT_EQ(0, memwait_loop_close(loop));
 }
 
-TEST_F_TIMEOUT(absent, L0_what_keeps_the_device_away_is_told, 300)
+TEST_F_TIMEOUT(absent, L0_memwait_available_reports_the_reason, 300)
 {
 	struct rlimit limit;
 	int n = next_number();
@@ -424,7 +433,7 @@ TEST_F_TIMEOUT(absent, L0_what_keeps_the_device_away_is_told, 300)
 	limit.rlim_cur = (rlim_t)n + 1;
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
 	EXPECT_EQ(0, memwait_available());
-	/* It has the device, and keeps it. */
+	/* The process has opened the device, and keeps it open. */
 	EXPECT_EQ(0, memwait_available());
 	limit.rlim_cur = (rlim_t)n + 2;
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
@@ -440,7 +449,7 @@ static const unsigned int rwlock_kinds[] = {
 	0, MEMWAIT_PRIVATE, MEMWAIT_RWLOCK_FAIR, MEMWAIT_RWLOCK_ROBUST,
 };
 
-/* What somebody else has, or has not done yet. */
+/* Objects that another thread holds, or that are not ready. */
 struct taken {
 	memwait_mutex_t mutexes[ARRAY_SIZE(lock_kinds)];
 	memwait_rwlock_t read[ARRAY_SIZE(rwlock_kinds)], written[ARRAY_SIZE(rwlock_kinds)];
@@ -450,10 +459,10 @@ struct taken {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;		/* of cond */
 	memwait_channel_t *empty, *full;
-	unsigned int call, error;	/* that is refused, and how */
+	unsigned int call, error;	/* call that is refused, and the error */
 };
 
-/* Returns how often one was let in, or was told that something has happened. */
+/* Returns how many calls succeeded although they must not. */
 static int try_in_a_sandbox(void *arg)
 {
 	struct taken *taken = arg;
@@ -485,7 +494,7 @@ static int try_in_a_sandbox(void *arg)
 	in += !memwait_channel_clockrecv(taken->empty, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
 	in += !memwait_channel_trysend(taken->full, &item, sizeof(item));
 	in += !memwait_channel_clocksend(taken->full, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
-	/* What is free may be had; then it is held. */
+	/* A free lock may be acquired; then it is held. */
 	if (!memwait_mutex_lock(&taken->mutex)) {
 		in += !memwait_cond_clockwait(&taken->cond, &taken->mutex, CLOCK_MONOTONIC, &soon);
 		in += memwait_mutex_trylock(&taken->mutex) != EBUSY;
@@ -494,7 +503,7 @@ static int try_in_a_sandbox(void *arg)
 	return in;
 }
 
-TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
+TEST_F_TIMEOUT(absent, L0_no_lock_is_acquired_in_a_sandbox, 300)
 {
 	static const unsigned int calls[] = { __NR_openat, __NR_ioctl };
 	struct taken *taken = aligned_alloc(64, (sizeof(*taken) + 63) / 64 * 64);
@@ -534,7 +543,7 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, taken))
 			TH_LOG("error %u", meaningful[i]);
 	}
-	/* Whoever has them is not disturbed. */
+	/* The holders are not affected. */
 	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++)
 		EXPECT_EQ(0, memwait_mutex_unlock(&taken->mutexes[i]));
 	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
@@ -557,7 +566,10 @@ static int is_refused(void *arg)
 	return ret ? ret : memwait_sem_clockwait(&taken->sem, CLOCK_MONOTONIC, &soon);
 }
 
-/* Threads to which a filter refuses the device take it away from nobody, and leave none behind. */
+/*
+ * Threads that may not use the device, because of a filter, do not make it unavailable to others
+ * and leave no descriptor open.
+ */
 TEST_F_TIMEOUT(absent, L10_a_refused_thread_costs_no_descriptor, 300)
 {
 	struct taken taken = { 0 };

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Barriers: nobody goes on before all have come, and who gives up has not come. */
+/*
+ * Barriers: no participant continues before all have arrived, and a participant that gives up has
+ * not arrived.
+ */
 #include "barrier_test.h"
 #include "../../userlib/internal.h"
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
-	stand_still_before(request);
+	stall_before(request);
 	return ioctl_of_kernel(fd, request, argument);
 }
 
@@ -18,7 +21,7 @@ struct shared {
 	int rounds[MEET + 1];
 };
 
-/* In each round all must have done the round before. */
+/* In each round all participants must have finished the round before. */
 static void check_round(struct shared *shared, int own, int round)
 {
 	int i;
@@ -134,7 +137,7 @@ USERLIB_TEST(R2_barrier_errors)
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
 	runner_start(&runner, memwait_barrier_wait, barrier);
-	/* Between processes they sleep on the lower half of the first word. */
+	/* Waiters at a process-shared barrier sleep on the lower half of the first word. */
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait_async(barrier, &counted.op));
@@ -143,7 +146,7 @@ USERLIB_TEST(R2_barrier_errors)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-USERLIB_TEST(L3_who_gives_up_has_not_arrived)
+USERLIB_TEST(L3_a_waiter_that_gives_up_has_not_arrived)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	memwait_barrier_t *barrier = self->shared;
@@ -174,7 +177,7 @@ USERLIB_TEST(L3_who_gives_up_has_not_arrived)
 	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 
-	/* So it takes two still. */
+	/* The barrier still takes two. */
 	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
@@ -183,7 +186,7 @@ USERLIB_TEST(L3_who_gives_up_has_not_arrived)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* The arrival was taken back, or it has let the other one through: never both, never neither. */
+/* Either the arrival is undone or it has let the other through, never both and never neither. */
 USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 {
 	struct shared *shared = self->shared;
@@ -202,7 +205,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		if (round % 2)
 			sched_yield();
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
-		/* If the other one waits now, meet it. */
+		/* If the other thread waits now, arrive as well. */
 		spin_until(runner_is_done(&last) || memwait_waiters(&shared->barrier, 0) == 1);
 		if (!runner_is_done(&last)) {
 			alone++;
@@ -216,7 +219,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		ASSERT_EQ(0, counted.calls);
 		ASSERT_EQ(0, memwait_barrier_destroy(&shared->barrier));
 	}
-	TH_LOG("taken back before the other came: %d of %d", alone, round);
+	TH_LOG("cancelled before the other came: %d of %d", alone, round);
 }
 
 static int meet_and_destroy(void *arg)
@@ -231,7 +234,7 @@ static int meet_and_destroy(void *arg)
 	return ret;
 }
 
-USERLIB_TEST(L8_the_serial_thread_may_destroy_it_at_once)
+USERLIB_TEST(L8_the_serial_thread_may_destroy_it_immediately)
 {
 	struct shared *shared = self->shared;
 	struct runner runners[3];
@@ -248,9 +251,9 @@ USERLIB_TEST(L8_the_serial_thread_may_destroy_it_at_once)
 	}
 }
 
-USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
+USERLIB_TEST(L5_a_wait_is_neither_interrupted_nor_cancelled)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	memwait_barrier_t *barrier = self->shared;
 	struct runner runner;
 	int ret;
@@ -262,7 +265,10 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 	pthread_kill(runner.thread, SIGUSR1);
 	pthread_cancel(runner.thread);
 	ret = memwait_barrier_wait(barrier);
-	/* If this one comes while the signal is handled, the other one finds that all are here. */
+	/*
+	 * If this call comes while the signal is handled, the other thread finds that all have
+	 * arrived.
+	 */
 	EXPECT_TRUE(ret == 0 || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD - ret, runner_join(&runner));
 	EXPECT_EQ(1, runner.done);
@@ -316,8 +322,8 @@ USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 	EXPECT_EQ(0, memwait_barrier_destroy(timed.barrier));
 }
 
-/* Nobody blocks: the last one to come lets the others go on. */
-USERLIB_TEST(R18_operations_alone_meet)
+/* No call blocks: the last arrival lets the others continue. */
+USERLIB_TEST(R18_a_barrier_of_operations_only)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted[3] = { 0 };
@@ -345,8 +351,8 @@ USERLIB_TEST(R18_operations_alone_meet)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* How long an operation backs off depends on the present round, and not on those before. */
-USERLIB_TEST(R29_an_operation_begins_each_round_anew)
+/* The back-off of an operation depends only on the present round. */
+USERLIB_TEST(R29_an_operations_back_off_starts_anew_each_round)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -378,7 +384,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
-	/* The next round takes two, as every other. */
+	/* The next round takes two, like all others. */
 	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
@@ -387,8 +393,8 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* An operation that was released, and not dispatched, is on its way out still. */
-USERLIB_TEST(L8_destroy_does_not_wait_for_ever_for_an_operation)
+/* An operation that was released and not yet dispatched counts as not having left. */
+USERLIB_TEST(L8_destroy_does_not_wait_forever_for_an_operation)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -402,7 +408,7 @@ USERLIB_TEST(L8_destroy_does_not_wait_for_ever_for_an_operation)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* The canceller and the dispatcher agree on whether the callback runs. */
+/* The cancelling thread and the dispatcher agree on whether the callback runs. */
 USERLIB_TEST(L3_cancel_races_with_dispatch)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -421,7 +427,10 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		cancelled = runner_join(&canceller);
 		if (ret == EINPROGRESS) {
-			/* It was taken back before the other came, who is alone now. */
+			/*
+			 * The arrival was undone before the other operation arrived, which is now
+			 * alone.
+			 */
 			taken_back++;
 			ASSERT_EQ(0, cancelled);
 			ASSERT_EQ(0, counted.calls);
@@ -438,10 +447,10 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 		ASSERT_EQ(0, memwait_loop_pending(self->loop));
 	}
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
-	TH_LOG("%d of %d taken back", taken_back, round);
+	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* Of two, both have met, or none. */
+/* Either both participants have arrived or none. */
 USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 {
 	struct timed timed = { .barrier = self->shared, .clock = CLOCK_MONOTONIC };
@@ -468,7 +477,7 @@ USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 			ASSERT_EQ(0, counted.calls);
 		} else if (ret == MEMWAIT_BARRIER_SERIAL_THREAD) {
-			/* 0: the thread came while the operation was on its way to wait. */
+			/* 0: the thread arrived while the operation was about to wait. */
 			if (other == EINPROGRESS) {
 				ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 				other = counted.result;
@@ -483,7 +492,7 @@ USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 	TH_LOG("%d of %d timed out", timed_out, round);
 }
 
-/* Returns 0, or where it went wrong. */
+/* Returns 0, or the number of the step that failed. */
 static int meet_as_child(memwait_barrier_t *barrier, memwait_loop_t *loop_of_parent)
 {
 	struct counted_op counted = { 0 };
@@ -523,8 +532,8 @@ USERLIB_TEST(L1_a_child_meets_its_parent)
 }
 
 /*
- * Whether the arrival of a process that was killed counts is not said; but those who come
- * afterwards meet, and the rounds after that are as they should be.
+ * It is not specified whether the arrival of a killed process counts; but later participants meet,
+ * and later rounds are normal.
  */
 USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 {
@@ -556,10 +565,10 @@ USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 }
 
 /*
- * Between processes the last one may die before it wakes the others. One that comes in its place,
- * or gives up, lets all go on, and is the one that found all present.
+ * At a process-shared barrier the last arrival may die before it wakes the others. The next
+ * participant that arrives in its place, or gives up, lets all continue and gets SERIAL_THREAD.
  */
-USERLIB_TEST(L7_the_last_one_need_not_wake_the_others)
+USERLIB_TEST(L7_others_continue_if_the_last_arrival_does_not_wake_them)
 {
 	struct last last = { .barrier = self->shared };
 	struct timed timed = { .barrier = self->shared, .clock = CLOCK_MONOTONIC };
@@ -573,7 +582,7 @@ USERLIB_TEST(L7_the_last_one_need_not_wake_the_others)
 		timed.time = in_time(CLOCK_MONOTONIC, round ? ms : 3600 * 1000);
 		runner_start(&waiter, meet_timed, &timed);
 		await_waiters_or_done(self->fd, last.barrier, U32_SIZE, 1, &waiter.done);
-		runner_start(&within, find_all_and_stand_still, &last);
+		runner_start(&within, arrive_last_and_stall, &last);
 		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE) ||
 			   runner_is_done(&waiter));
 		if (!round)
@@ -581,7 +590,7 @@ USERLIB_TEST(L7_the_last_one_need_not_wake_the_others)
 				  memwait_barrier_wait(last.barrier));
 		ret = runner_join(&waiter);
 		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
-		/* Again, with a later deadline, if it gave up before the other one had come. */
+		/* Tried again with a later deadline if it gave up before the other had arrived. */
 		if (round && ret == ETIMEDOUT) {
 			ms *= 2;
 			EXPECT_LE(-1, memwait_barrier_wait(last.barrier));
@@ -596,11 +605,11 @@ USERLIB_TEST(L7_the_last_one_need_not_wake_the_others)
 }
 
 /*
- * At a private barrier one that comes while the last one stands still, before it wakes the others,
- * is the last one in its place. The late one meets those who come next; as their last one, if such
- * a one stands still, too.
+ * Private barrier: if the last thread is stalled before it wakes the others, the next thread to
+ * arrive acts as the last one. The stalled thread then joins the next round (as its last arrival,
+ * if that round's last thread is stalled as well).
  */
-USERLIB_TEST(R1_another_takes_the_place_of_the_last_one)
+USERLIB_TEST(R1_another_acts_as_the_last_arrival)
 {
 	struct last late = { .barrier = self->shared }, next = late;
 	struct runner waiter, within, again;
@@ -612,7 +621,7 @@ USERLIB_TEST(R1_another_takes_the_place_of_the_last_one)
 		ASSERT_EQ(0, memwait_barrier_init(late.barrier, MEMWAIT_PRIVATE, 2));
 		runner_start(&waiter, memwait_barrier_wait, late.barrier);
 		runner_await_asleep(&waiter);
-		runner_start(&within, find_all_and_stand_still, &late);
+		runner_start(&within, arrive_last_and_stall, &late);
 		spin_until(__atomic_load_n(&late.still, __ATOMIC_ACQUIRE));
 		EXPECT_EQ(EBUSY, memwait_barrier_destroy(late.barrier));
 		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(late.barrier));
@@ -620,7 +629,7 @@ USERLIB_TEST(R1_another_takes_the_place_of_the_last_one)
 		if (is_last) {
 			runner_start(&waiter, memwait_barrier_wait, late.barrier);
 			runner_await_asleep(&waiter);
-			runner_start(&again, find_all_and_stand_still, &next);
+			runner_start(&again, arrive_last_and_stall, &next);
 			spin_until(__atomic_load_n(&next.still, __ATOMIC_ACQUIRE));
 		}
 		__atomic_store_n(&late.still, 2, __ATOMIC_RELEASE);

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Barriers that are aborted, and reset: nobody passes alone, and nobody is left behind. */
+/* Barriers that are aborted and reset: no participant passes alone, and none is left behind. */
 #include "barrier_test.h"
 
 #define ROUNDS	SOME_OF(2000)
 #define MEET	4
 
-/* One that stands still when its system call has changed the word, and has woken nobody yet. */
+/*
+ * For a thread that is stalled after its system call has changed the word and before it wakes the
+ * waiters.
+ */
 static __thread int *changes_first;
-/* One that stands still when its reset has woken all, and has not begun the new generation. */
+/*
+ * For a thread that is stalled after its reset has woken all waiters and before it begins the new
+ * generation.
+ */
 static __thread int *resets_first;
-/* One whose system calls that wake others fail. */
-static __thread bool wakes_nobody;
+/* For a thread whose ioctls that wake waiters fail. */
+static __thread bool cannot_wake;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	struct memwait_change *change = argument;
 
-	if (wakes_nobody && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
+	if (cannot_wake && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
 		errno = EMFILE;
 		return -1;
 	}
@@ -24,14 +30,14 @@ static int intercept(int fd, unsigned long request, void *argument)
 	    change->operation == MEMWAIT_CHANGE_OR) {
 		__atomic_fetch_or((uint32_t *)(uintptr_t)change->notify.addr, change->operand,
 				  __ATOMIC_SEQ_CST);
-		stand_still(changes_first);
+		stall(changes_first);
 		changes_first = NULL;
 	}
 	if (resets_first && request == MEMWAIT_IOC_CHANGE_NOTIFY && !change->operand) {
-		stand_still(resets_first);
+		stall(resets_first);
 		resets_first = NULL;
 	}
-	stand_still_before(request);
+	stall_before(request);
 	return ioctl_of_kernel(fd, request, argument);
 }
 
@@ -50,7 +56,7 @@ static bool is_broken(memwait_barrier_t *barrier)
 	return memwait_barrier_inspect(barrier, NULL, NULL) == EPIPE;
 }
 
-/* Two meet, as at a new one. Returns 0, or what went wrong. */
+/* Two participants meet, as at a new barrier. Returns 0, or the error. */
 static int two_meet(memwait_barrier_t *barrier)
 {
 	struct runner runner;
@@ -84,7 +90,7 @@ USERLIB_TEST(abort_and_reset_check_their_arguments)
 	EXPECT_EQ(0, memwait_barrier_inspect(barrier, NULL, NULL));
 }
 
-/* Threads, operations, and those that come afterwards; until a reset. */
+/* An abort fails waiting threads, operations and later arrivals, until a reset. */
 USERLIB_TEST(an_abort_fails_all)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -119,8 +125,8 @@ USERLIB_TEST(an_abort_fails_all)
 	}
 }
 
-/* Nobody has arrived then, whoever was there before. */
-USERLIB_TEST(a_reset_fails_those_who_wait)
+/* After a reset no earlier participant counts as arrived. */
+USERLIB_TEST(a_reset_fails_all_waiters)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -135,7 +141,7 @@ USERLIB_TEST(a_reset_fails_those_who_wait)
 			ASSERT_EQ(0, memwait_barrier_reset(barrier));
 			EXPECT_EQ(EPIPE, runner_join(&runner));
 			ASSERT_EQ(0, two_meet(barrier));
-			/* One that looks only after others have met. */
+			/* An operation that is dispatched only after others have met. */
 			counted.calls = 0;
 			ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 			ASSERT_EQ(0, memwait_barrier_reset(barrier));
@@ -148,7 +154,7 @@ USERLIB_TEST(a_reset_fails_those_who_wait)
 	}
 }
 
-static int reset_and_stand_still(void *arg)
+static int reset_and_stall(void *arg)
 {
 	struct last *last = arg;
 
@@ -156,7 +162,7 @@ static int reset_and_stand_still(void *arg)
 	return memwait_barrier_reset(last->barrier);
 }
 
-USERLIB_TEST(those_whom_a_reset_wakes_may_come_again_at_once)
+USERLIB_TEST(waiters_woken_by_a_reset_may_arrive_immediately)
 {
 	struct last last = { .barrier = self->shared };
 	struct runner waiter, resetter;
@@ -167,15 +173,15 @@ USERLIB_TEST(those_whom_a_reset_wakes_may_come_again_at_once)
 		ASSERT_EQ(0, memwait_barrier_init(last.barrier, kinds[i / 3], 2));
 		runner_start(&waiter, memwait_barrier_wait, last.barrier);
 		spin_until(waiting_at(last.barrier) == 1);
-		runner_start(&resetter, reset_and_stand_still, &last);
+		runner_start(&resetter, reset_and_stall, &last);
 		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
 		EXPECT_EQ(EPIPE, runner_join(&waiter));
 		EXPECT_FALSE(is_broken(last.barrier));
-		/* But if an abort has come in between. */
+		/* Except if an abort comes in between. */
 		if (i % 3 == 1)
 			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 		EXPECT_EQ(i % 3 == 1 ? EPIPE : 0, two_meet(last.barrier));
-		/* An abort after they have met is none that the reset ends. */
+		/* The reset does not end an abort that comes after they have met. */
 		if (i % 3 == 2)
 			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
@@ -189,7 +195,7 @@ USERLIB_TEST(those_whom_a_reset_wakes_may_come_again_at_once)
 	}
 }
 
-USERLIB_TEST(a_cancel_after_an_abort_takes_nothing_back)
+USERLIB_TEST(a_cancel_after_an_abort_undoes_nothing)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -236,8 +242,8 @@ USERLIB_TEST(L1_processes_abort_for_each_other)
 	EXPECT_EQ(EPIPE, memwait_barrier_wait(barrier));
 }
 
-/* With an error it has not been broken. */
-USERLIB_TEST(L2_an_abort_that_can_wake_nobody_has_not_been)
+/* If abort returns an error, the barrier is not broken. */
+USERLIB_TEST(L2_an_abort_that_cannot_wake_is_not_done)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct runner runner;
@@ -247,10 +253,10 @@ USERLIB_TEST(L2_an_abort_that_can_wake_nobody_has_not_been)
 		ASSERT_EQ(0, memwait_barrier_init(barrier, kinds[i], 2));
 		runner_start(&runner, memwait_barrier_wait, barrier);
 		spin_until(waiting_at(barrier) == 1);
-		wakes_nobody = true;
+		cannot_wake = true;
 		EXPECT_EQ(EMFILE, memwait_barrier_abort(barrier));
 		EXPECT_EQ(EMFILE, memwait_barrier_reset(barrier));
-		wakes_nobody = false;
+		cannot_wake = false;
 		EXPECT_FALSE(is_broken(barrier));
 		EXPECT_EQ(1, waiting_at(barrier));
 		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
@@ -259,8 +265,8 @@ USERLIB_TEST(L2_an_abort_that_can_wake_nobody_has_not_been)
 	}
 }
 
-/* The last one has not come then, and those that wait for it learn of an abort, and of a reset. */
-USERLIB_TEST(L2_an_abort_after_the_last_one_could_wake_nobody)
+/* The last arrival is undone. The waiters are notified of an abort or a reset. */
+USERLIB_TEST(L2_an_abort_after_a_last_arrival_that_could_not_wake)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct runner runner;
@@ -270,9 +276,9 @@ USERLIB_TEST(L2_an_abort_after_the_last_one_could_wake_nobody)
 		ASSERT_EQ(0, memwait_barrier_init(barrier, kinds[i / 2], 2));
 		runner_start(&runner, memwait_barrier_wait, barrier);
 		spin_until(waiting_at(barrier) == 1);
-		wakes_nobody = true;
+		cannot_wake = true;
 		EXPECT_EQ(EMFILE, memwait_barrier_wait(barrier));
-		wakes_nobody = false;
+		cannot_wake = false;
 		EXPECT_EQ(1, waiting_at(barrier));
 		EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
 		ASSERT_EQ(0, i % 2 ? memwait_barrier_reset(barrier) :
@@ -285,10 +291,10 @@ USERLIB_TEST(L2_an_abort_after_the_last_one_could_wake_nobody)
 }
 
 /*
- * The last one at a private barrier comes before an abort, and wakes the others after it. All fail,
- * if one of them sees the abort first; or all have met.
+ * The last thread at a private barrier arrives before an abort, and wakes the others after it. All
+ * fail if one of them sees the abort first; otherwise all have met.
  */
-USERLIB_TEST(an_abort_comes_before_the_last_one_at_a_private_barrier)
+USERLIB_TEST(an_abort_during_the_last_arrival_at_a_private_barrier)
 {
 	struct counted_op counted[2] = { counted_by(&counted[0], self->loop),
 					 counted_by(&counted[1], self->loop) };
@@ -296,7 +302,7 @@ USERLIB_TEST(an_abort_comes_before_the_last_one_at_a_private_barrier)
 	struct runner within;
 	int i, first;
 
-	/* One is cancelled, if 2. */
+	/* If 2, one operation is cancelled. */
 	for (first = 0; first < 3; first++) {
 		last.still = 0;
 		ASSERT_EQ(0, memwait_barrier_init(last.barrier, MEMWAIT_PRIVATE, 3));
@@ -305,7 +311,7 @@ USERLIB_TEST(an_abort_comes_before_the_last_one_at_a_private_barrier)
 			ASSERT_EQ(EINPROGRESS,
 				  memwait_barrier_wait_async(last.barrier, &counted[i].op));
 		}
-		runner_start(&within, find_all_and_stand_still, &last);
+		runner_start(&within, arrive_last_and_stall, &last);
 		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
 		ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 		if (first == 1)
@@ -324,23 +330,23 @@ USERLIB_TEST(an_abort_comes_before_the_last_one_at_a_private_barrier)
 	}
 }
 
-/* One waits, and the last one has found it, and stands still. */
-static void two_come(struct last *last, struct runner *waiter, struct runner *within)
+/* One thread waits, and the last one has found it and is stalled. */
+static void two_arrive(struct last *last, struct runner *waiter, struct runner *within)
 {
 	runner_start(waiter, memwait_barrier_wait, last->barrier);
 	spin_until(waiting_at(last->barrier) == 1);
-	runner_start(within, find_all_and_stand_still, last);
+	runner_start(within, arrive_last_and_stall, last);
 	spin_until(__atomic_load_n(&last->still, __ATOMIC_ACQUIRE));
 }
 
-/* All have met, and are not told: what an abort wakes tells the others. */
-USERLIB_TEST(an_abort_comes_before_the_last_one_has_woken_the_others)
+/* All have met but were not woken: a waiter that the abort wakes notifies the others. */
+USERLIB_TEST(an_abort_before_the_last_arrival_has_woken_the_others)
 {
 	struct last last = { .barrier = self->shared };
 	struct runner waiter, within;
 
 	ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
-	two_come(&last, &waiter, &within);
+	two_arrive(&last, &waiter, &within);
 	ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 	EXPECT_EQ(EPIPE, memwait_barrier_wait(last.barrier));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, runner_join(&waiter));
@@ -349,21 +355,21 @@ USERLIB_TEST(an_abort_comes_before_the_last_one_has_woken_the_others)
 	EXPECT_EQ(0, memwait_barrier_destroy(last.barrier));
 }
 
-/* After a reset the last one that stood still passes with nobody. */
-USERLIB_TEST(a_reset_comes_before_the_last_one_has_woken_the_others)
+/* After a reset the stalled last thread meets no participant of the new generation. */
+USERLIB_TEST(a_reset_before_the_last_arrival_has_woken_the_others)
 {
 	struct last last = { .barrier = self->shared }, next = last;
 	struct runner waiter, within, again;
 	int others, ret;
 
-	/* None has come since; one; and two, of which the last one stands still, too. */
+	/* No arrivals since, one, or two, the last of which is stalled as well. */
 	for (others = 0; others < 3; others++) {
 		last.still = 0;
 		next.still = 0;
 		ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
-		two_come(&last, &waiter, &within);
+		two_arrive(&last, &waiter, &within);
 		ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
-		/* It may have met the one that stands still before the reset. */
+		/* It may have met the stalled thread before the reset. */
 		ret = runner_join(&waiter);
 		EXPECT_TRUE(ret == EPIPE || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 		if (others) {
@@ -371,7 +377,7 @@ USERLIB_TEST(a_reset_comes_before_the_last_one_has_woken_the_others)
 			spin_until(waiting_at(last.barrier) == 1);
 		}
 		if (others == 2) {
-			runner_start(&again, find_all_and_stand_still, &next);
+			runner_start(&again, arrive_last_and_stall, &next);
 			spin_until(__atomic_load_n(&next.still, __ATOMIC_ACQUIRE));
 		}
 		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
@@ -392,7 +398,7 @@ USERLIB_TEST(a_reset_comes_before_the_last_one_has_woken_the_others)
 	}
 }
 
-static int abort_and_stand_still(void *arg)
+static int abort_and_stall(void *arg)
 {
 	struct last *last = arg;
 
@@ -400,8 +406,8 @@ static int abort_and_stand_still(void *arg)
 	return memwait_barrier_abort(last->barrier);
 }
 
-/* One that sleeps still of those that an abort has broken is nobody who has come since. */
-USERLIB_TEST(a_reset_wakes_those_whom_an_abort_is_about_to_wake)
+/* A waiter that an abort has failed but not yet woken is not counted as a new arrival. */
+USERLIB_TEST(a_reset_wakes_waiters_that_an_abort_is_about_to_wake)
 {
 	struct last last = { .barrier = self->shared };
 	struct runner waiter, aborter;
@@ -411,11 +417,11 @@ USERLIB_TEST(a_reset_wakes_those_whom_an_abort_is_about_to_wake)
 	ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
 	runner_start(&waiter, memwait_barrier_wait, last.barrier);
 	spin_until(waiting_at(last.barrier) == 1);
-	runner_start(&aborter, abort_and_stand_still, &last);
+	runner_start(&aborter, abort_and_stall, &last);
 	spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
 	ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
 	EXPECT_EQ(EPIPE, runner_join(&waiter));
-	/* The first one leaves an arrival behind that is not there any more. */
+	/* The first call remains in the number of arrivals, an upper bound. */
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(ETIMEDOUT,
 			  memwait_barrier_clockwait(last.barrier, CLOCK_MONOTONIC, &past));
@@ -427,7 +433,7 @@ USERLIB_TEST(a_reset_wakes_those_whom_an_abort_is_about_to_wake)
 	EXPECT_EQ(0, memwait_barrier_destroy(last.barrier));
 }
 
-USERLIB_TEST(L8_it_may_be_destroyed_at_once_after_an_abort)
+USERLIB_TEST(L8_it_may_be_destroyed_immediately_after_an_abort)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct runner runners[2];
@@ -449,8 +455,8 @@ USERLIB_TEST(L8_it_may_be_destroyed_at_once_after_an_abort)
 }
 
 /*
- * Beside aborts and resets: whoever passes was there at a time with all others. Each of those has
- * come, and not gone, between its begin and its end.
+ * During aborts and resets a participant may pass only if all others were present at some time
+ * during its call. Each participant counts its begins and ends.
  */
 struct crowd {
 	memwait_barrier_t barrier;
@@ -462,7 +468,7 @@ struct crowd {
 struct part {
 	struct crowd *crowd;
 	int number, error;
-	int ended[MEET];		/* when it came */
+	int ended[MEET];		/* counts of all participants when this participant began */
 	memwait_op_t op;
 };
 
@@ -475,7 +481,7 @@ static void part_begins(struct part *part)
 	__atomic_add_fetch(&part->crowd->begun[part->number], 1, __ATOMIC_SEQ_CST);
 }
 
-/* Returns whether it goes on. */
+/* Returns whether the participant continues. */
 static bool part_ends(struct part *part, int result)
 {
 	struct crowd *crowd = part->crowd;
@@ -539,7 +545,7 @@ static int abort_often(void *arg)
 		ret = memwait_barrier_reset(&crowd->barrier);
 		if (ret)
 			return ret;
-		/* Then they meet again, always. */
+		/* They must always meet again. */
 		met = __atomic_load_n(&crowd->serial, __ATOMIC_SEQ_CST);
 		spin_until(__atomic_load_n(&crowd->serial, __ATOMIC_SEQ_CST) > met);
 	}
@@ -547,7 +553,7 @@ static int abort_often(void *arg)
 	return memwait_barrier_abort(&crowd->barrier);
 }
 
-USERLIB_TEST(R1_nobody_passes_alone_beside_aborts)
+USERLIB_TEST(R1_no_participant_passes_alone_during_aborts)
 {
 	struct crowd *crowd = self->shared;
 	struct runner runners[3], aborter;
@@ -580,7 +586,7 @@ USERLIB_TEST(R1_nobody_passes_alone_beside_aborts)
 		EXPECT_EQ(0, parts[3].error);
 		EXPECT_EQ(0, crowd->alone);
 		EXPECT_LE(crowd->stop, crowd->serial);
-		/* A reset may take the one that is told from those that meet next. */
+		/* A reset may take SERIAL_THREAD from the participants that meet next. */
 		EXPECT_LE(crowd->passed, MEET * (crowd->serial + crowd->stop));
 		EXPECT_LE(MEET, crowd->failed);
 		TH_LOG("%d aborts, %d met: %d passed, %d failed", crowd->stop, crowd->serial,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Threads that stand still in a call on a barrier. The test has an intercept(). */
+/* Threads that are stalled inside a call on a barrier. The test provides an intercept(). */
 #ifndef BARRIER_TEST_H
 #define BARRIER_TEST_H
 
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* A thread that stands still when it has found all present, and is about to wake them. */
-static __thread int *stands_still;
+/* A thread that stops after it found that all have arrived and before it wakes them. */
+static __thread int *stalls;
 
 /* Sets *still to 1, and returns when it is 2. */
-static void stand_still(int *still)
+static void stall(int *still)
 {
 	int begins = 0;
 
@@ -18,12 +18,12 @@ static void stand_still(int *still)
 	spin_until(__atomic_load_n(still, __ATOMIC_ACQUIRE) == 2);
 }
 
-/* Of intercept(). */
-static void stand_still_before(unsigned long request)
+/* To be called by intercept(). */
+static void stall_before(unsigned long request)
 {
-	if (stands_still && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
-		stand_still(stands_still);
-		stands_still = NULL;
+	if (stalls && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
+		stall(stalls);
+		stalls = NULL;
 	}
 }
 
@@ -32,11 +32,11 @@ struct last {
 	int still;
 };
 
-static int find_all_and_stand_still(void *arg)
+static int arrive_last_and_stall(void *arg)
 {
 	struct last *last = arg;
 
-	stands_still = &last->still;
+	stalls = &last->still;
 	return memwait_barrier_wait(last->barrier);
 }
 

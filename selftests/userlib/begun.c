@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An operation that another thread cannot cancel any more, as its callback has begun, is its
- * owner's again, which may begin it anew: the thread that dispatches must not look at it, however
- * late it calls back. The same of a thread that calls back at once.
+ * Once the callback of an operation has begun, another thread cannot cancel the operation, and its
+ * owner may begin it again. The dispatching thread must therefore not access the operation any
+ * more, however late it runs the callback. The same holds for a thread that runs the callback
+ * immediately.
  */
 #include "userlib_test.h"
 
 static memwait_op_t *to_free;	/* once the loop is unlocked */
-static int said;		/* by cancel */
+static int cancel_result;		/* result of cancel */
 
 static int cancel_and_free(void *arg)
 {
@@ -29,25 +30,25 @@ int pthread_setcancelstate(int state, int *old)
 	if (state == PTHREAD_CANCEL_ENABLE && op) {
 		to_free = NULL;
 		runner_start(&runner, cancel_and_free, op);
-		said = runner_join(&runner);
+		cancel_result = runner_join(&runner);
 	}
 	return 0;
 }
 
-USERLIB_TEST(an_operation_that_has_begun_is_its_owners)
+USERLIB_TEST(an_operation_whose_callback_has_begun_is_not_accessed)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op counted;
 	uint32_t word = 0;
-	int executes, at_once;
+	int executes, immediately;
 
 	ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
 	for (executes = 0; executes < 3; executes++) {
-		at_once = executes == 2;
+		immediately = executes == 2;
 		memset(&counted, 0, sizeof(counted));
 		ASSERT_EQ(0, memwait_op_init(&counted.op, self->loop, count_call, &counted));
-		if (at_once) {
-			/* Nobody has it. */
+		if (immediately) {
+			/* The mutex is free. */
 		} else if (executes) {
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
 			ASSERT_EQ(EINPROGRESS, memwait_mutex_execute_locked(mutex, &counted.op));
@@ -57,18 +58,18 @@ USERLIB_TEST(an_operation_that_has_begun_is_its_owners)
 				  memwait_wait32_async(&word, 0, NULL, 0, &counted.op));
 			ASSERT_EQ(1, memwait_notify(&word, 1, 0));
 		}
-		said = -1;
+		cancel_result = -1;
 		to_free = &counted.op;
-		if (at_once) {
+		if (immediately) {
 			ASSERT_EQ(0, memwait_mutex_execute_locked(mutex, &counted.op));
 		} else {
 			ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
-		EXPECT_EQ(-EINPROGRESS, said);
+		EXPECT_EQ(-EINPROGRESS, cancel_result);
 		EXPECT_EQ(1, counted.calls);
 		EXPECT_EQ(0, counted.result);
 	}
-	/* Those that had it have unlocked. */
+	/* The holders have unlocked it. */
 	EXPECT_EQ(0, memwait_mutex_trylock(mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }

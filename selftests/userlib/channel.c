@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Channels: everything that is sent is received, once, in the order of each sender. */
+/* Channels: each item that is sent is received once, in the order of its sender. */
 #include "channel_test.h"
 #include <sys/ptrace.h>
 
@@ -36,7 +36,7 @@ USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 			poll(&pfd, 1, -1);
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
-		/* The two threads may need the loop to receive. */
+		/* The two threads may depend on the loop to receive. */
 		while (!runner_is_done(&sending[0]) || !runner_is_done(&sending[1])) {
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 			sched_yield();
@@ -60,7 +60,7 @@ USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 	}
 }
 
-USERLIB_TEST(R8_processes)
+USERLIB_TEST(R8_processes_share_a_channel)
 {
 	size_t size = memwait_channel_size(sizeof(struct item), 5);
 	int memfd = new_file(size), i;
@@ -99,7 +99,7 @@ USERLIB_TEST(R8_processes)
 	close(memfd);
 }
 
-/* No size but 0 is too small for the items, however large they are. */
+/* No size except 0 is too small for the items, however large they are. */
 USERLIB_TEST(R2_a_size_does_not_overflow)
 {
 	static const size_t largest[] = { SIZE_MAX, UINT32_MAX, SIZE_MAX / 2, UINT32_MAX / 2 };
@@ -138,7 +138,7 @@ USERLIB_TEST(R2_sizes_and_errors)
 		size = sizes[i];
 		n = memwait_channel_size(size, 3);
 		EXPECT_EQ(EINVAL, memwait_channel_init(channel, n - 1, 0, size, 3));
-		/* Nor was it initialised. */
+		/* The channel was not initialised by that call. */
 		EXPECT_EQ(EINVAL, memwait_channel_trysend(channel, in, size));
 		ASSERT_EQ(0, memwait_channel_init(channel, n, 0, size, 3));
 		EXPECT_EQ(EINVAL, memwait_channel_send(channel, NULL, size));
@@ -174,7 +174,7 @@ USERLIB_TEST(R2_sizes_and_errors)
 	}
 }
 
-/* What every function takes. */
+/* Arguments of all functions. */
 struct arguments {
 	memwait_channel_t *channel;
 	void *item;
@@ -255,9 +255,9 @@ static const struct function {
 };
 
 /* Words of a channel; see words_of_channels in layout.c. */
-enum { ITEM_SIZE, CAPACITY, SLOT_SIZE, FLAGS = 4, POSITIONS, LAYOUT, SPARE = 8 };
+enum { ITEM_SIZE, CAPACITY, SLOT_SIZE, FLAGS = 4, POSITIONS, LAYOUT, RESERVED = 8 };
 
-/* Each call returns @result, and does nothing. */
+/* Each call returns @result and does nothing. */
 static void check_refused(struct __test_metadata *_metadata, const struct arguments *with,
 			  bool transfers_only, int result)
 {
@@ -274,7 +274,9 @@ static void check_refused(struct __test_metadata *_metadata, const struct argume
 	EXPECT_EQ(0, memcmp(before, with->channel, sizeof(before)));
 }
 
-/* In a channel that has an item and room: everything but a refusal would succeed. */
+/*
+ * The channel has an item and a free slot, so that each call would succeed if it were not rejected.
+ */
 static void make_half_full(struct __test_metadata *_metadata, const struct arguments *with,
 			   unsigned int flags)
 {
@@ -282,15 +284,15 @@ static void make_half_full(struct __test_metadata *_metadata, const struct argum
 	ASSERT_EQ(0, memwait_channel_send(with->channel, with->item, with->size));
 }
 
-USERLIB_TEST(L13_what_a_channel_says_and_the_library_does_not_know_is_refused)
+USERLIB_TEST(L13_channels_of_unknown_kinds_are_refused)
 {
 	static const struct {
 		int word;
 		uint32_t bits;
 	} unknown[] = {
 		{ FLAGS, 1 }, { FLAGS, 0x40 }, { FLAGS, 0x100 }, { FLAGS, 1U << 31 },
-		{ FLAGS, ~(uint32_t)MEMWAIT_PRIVATE }, { SPARE, 1 }, { SPARE, 1U << 31 },
-		{ SPARE + 1, 1 }, { SPARE + 1, 1U << 31 }, { LAYOUT, 1 }, { LAYOUT, 3 },
+		{ FLAGS, ~(uint32_t)MEMWAIT_PRIVATE }, { RESERVED, 1 }, { RESERVED, 1U << 31 },
+		{ RESERVED + 1, 1 }, { RESERVED + 1, 1U << 31 }, { LAYOUT, 1 }, { LAYOUT, 3 },
 		{ LAYOUT, 1U << 31 },
 	};
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -301,7 +303,7 @@ USERLIB_TEST(L13_what_a_channel_says_and_the_library_does_not_know_is_refused)
 	unsigned int flags;
 	size_t i;
 
-	/* Zeroed memory is not initialised. */
+	/* Zeroed memory is not an initialised channel. */
 	check_refused(_metadata, &with, false, EINVAL);
 	for (i = 0; i < ARRAY_SIZE(functions); i++)
 		EXPECT_EQ(EINVAL, functions[i].call(&none));
@@ -331,7 +333,7 @@ USERLIB_TEST(R2_an_item_of_another_size_is_not_transferred)
 	make_half_full(_metadata, &with, 0);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		with.size = sizes[i];
-		/* Some have the right one in their lower 32 bits. */
+		/* Some have the right size in their lower 32 bits. */
 		if (sizes[i] != sizeof(item[0]))
 			check_refused(_metadata, &with, true, EMSGSIZE);
 	}
@@ -343,8 +345,8 @@ USERLIB_TEST(R2_an_item_of_another_size_is_not_transferred)
 	EXPECT_EQ(0, memwait_channel_destroy(with.channel));
 }
 
-/* It lies within the memory that its user has mapped, whatever it says. */
-USERLIB_TEST(R2_a_channel_is_attached_to_if_it_is_there_as_a_whole)
+/* A channel must lie within the memory that its user has mapped, whatever its words say. */
+USERLIB_TEST(R2_only_a_complete_channel_can_be_attached)
 {
 	static const int wrong[] = { ITEM_SIZE, CAPACITY, SLOT_SIZE, SLOT_SIZE + 1, POSITIONS };
 	const size_t size = memwait_channel_size(24, 5);
@@ -379,7 +381,7 @@ USERLIB_TEST(R2_a_channel_is_attached_to_if_it_is_there_as_a_whole)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(memory_that_is_aligned_to_8_will_do)
+USERLIB_TEST(memory_aligned_to_8_bytes_is_sufficient)
 {
 	memwait_channel_t *channel = (void *)((char *)self->shared + 8);
 	uint64_t item = 1;
@@ -390,7 +392,7 @@ USERLIB_TEST(memory_that_is_aligned_to_8_will_do)
 	ASSERT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* Items of every size arrive whole, while both sides are at work. */
+/* Items of every size arrive complete while both sides are active. */
 struct stream {
 	memwait_channel_t *channel;
 	size_t size;
@@ -410,7 +412,7 @@ static int send_stream(void *arg)
 	return err;
 }
 
-USERLIB_TEST(R5_items_of_every_size_arrive_whole)
+USERLIB_TEST(R5_items_of_every_size_arrive_complete)
 {
 	static const size_t sizes[] = { 1, 8, 24, 1000 }, capacities[] = { 1, 3 };
 	struct stream stream = { .channel = self->shared, .items = ROUNDS / 4 };
@@ -440,13 +442,13 @@ USERLIB_TEST(R5_items_of_every_size_arrive_whole)
 	}
 }
 
-/* What a receiving process has seen. */
+/* Statistics of a receiving process. */
 struct tally {
 	long received;
 	int violations;
 };
 
-USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
+USERLIB_TEST(R8_receiving_processes_that_map_it_at_other_addresses)
 {
 	size_t size = memwait_channel_size(sizeof(struct item), 3);
 	int memfd = new_file(size), i;
@@ -551,7 +553,7 @@ USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 	EXPECT_EQ(0, memwait_channel_destroy(timed.channel));
 }
 
-static int tell_length(memwait_channel_t *channel)
+static int report_length(memwait_channel_t *channel)
 {
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 		return 90;
@@ -559,7 +561,7 @@ static int tell_length(memwait_channel_t *channel)
 	return memwait_channel_length(channel) > 1;
 }
 
-/* The full ring is emptied and filled between any two instructions of the one who asks. */
+/* The full ring is emptied and filled between any two instructions of the thread that asks. */
 USERLIB_TEST(R5_a_length_is_not_above_the_capacity)
 {
 	memwait_channel_t *channel = self->shared;
@@ -571,7 +573,7 @@ USERLIB_TEST(R5_a_length_is_not_above_the_capacity)
 	ASSERT_EQ(0, memwait_channel_trysend(channel, &item, sizeof(item)));
 	pid = fork_child();
 	if (!pid)
-		_exit(tell_length(channel));
+		_exit(report_length(channel));
 	while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
 		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 		ASSERT_EQ(0, memwait_channel_trysend(channel, &item, sizeof(item)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L3, L5: who gives up, or dies, while it waits at a channel. */
+/* L3, L5: waiters for a channel that give up or die. */
 #include "channel_test.h"
 
 USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
@@ -11,7 +11,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 
 	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 2));
 
-	/* Pending. */
+	/* The operation is pending. */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
 							  &first.op));
 	EXPECT_EQ(EBUSY, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
@@ -25,7 +25,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 	EXPECT_EQ(10, to_behind);
 
-	/* Completed, and not dispatched. */
+	/* The operation has completed, but was not dispatched. */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
 							  &first.op));
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, sizeof(to_behind),
@@ -37,7 +37,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	EXPECT_EQ(0, behind.result);
 	EXPECT_EQ(11, to_behind);
 
-	/* Nobody is next: it stays. */
+	/* There is no other receiver: the item stays in the channel. */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
 							  &first.op));
 	item = 12;
@@ -63,7 +63,7 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 1));
 	ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 
-	/* Pending. */
+	/* The operation is pending. */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, sizeof(of_first),
 							  &first.op));
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, sizeof(of_behind),
@@ -73,7 +73,10 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	EXPECT_EQ(1, item);
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 
-	/* Completed, and not dispatched. The item of @behind is in the channel. */
+	/*
+	 * The operation has completed, but was not dispatched. The item of @behind is in the
+	 * channel.
+	 */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, sizeof(of_first),
 							  &first.op));
 	of_behind = 4;
@@ -101,7 +104,7 @@ static int send_of_number(void *arg)
 	return memwait_channel_send(sender->channel, &item, sizeof(item));
 }
 
-/* The place in the channel goes to the operation, or to the thread behind it. */
+/* The free slot goes either to the operation or to the thread behind it. */
 USERLIB_TEST(L3_cancel_races_with_receive)
 {
 	memwait_channel_t *channel = self->shared;
@@ -143,7 +146,7 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &got, sizeof(got)));
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
-	TH_LOG("%d of %d taken back", taken_back, round);
+	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
 TEST_HARNESS_MAIN

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Channels that are closed, or have a slow one at work: nothing is lost, nobody waits for ever. */
+/* Channels that are closed, or have a slow user: no item is lost, and no waiter waits forever. */
 #include "channel_test.h"
 
 USERLIB_TEST(R1_close_wakes_all)
@@ -35,7 +35,7 @@ USERLIB_TEST(R1_close_wakes_all)
 	}
 }
 
-/* What was sent before it was closed is received, and no sender learns anything else. */
+/* Items whose send succeeded before the close are received; no other send succeeds. */
 USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 {
 	memwait_channel_t *channel = self->shared;
@@ -72,7 +72,7 @@ USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 	}
 }
 
-/* An item that a sender cannot read, or a receiver write, until it is let. */
+/* Memory of an item that a sender cannot read, or a receiver cannot write, until it is released. */
 static struct {
 	void *page;
 	int reached, let;
@@ -100,8 +100,8 @@ static void *new_obstacle(void)
 ADAPTER(send_obstacle, void *arg, memwait_channel_send(arg, obstacle.page, sizeof(struct item)))
 ADAPTER(receive_obstacle, void *arg, memwait_channel_recv(arg, obstacle.page, sizeof(struct item)))
 
-/* It is closed while a sender is under way. Those who wait are told when that one is done. */
-USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)
+/* The channel is closed during a send. Waiters are notified when the send is finished. */
+USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_forever)
 {
 	memwait_channel_t *channel = self->shared;
 	void *word = (char *)channel + RECEIVERS_WORD;
@@ -132,8 +132,8 @@ USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)
 	munmap(obstacle.page, 4096);
 }
 
-/* One that is slow keeps others of its side waiting, and nothing of theirs is lost. */
-USERLIB_TEST(R1_those_behind_a_slow_one_get_theirs)
+/* A slow user delays others of its side, and none of their items is lost. */
+USERLIB_TEST(R1_users_behind_a_slow_one_get_their_items)
 {
 	memwait_channel_t *channel = self->shared;
 	struct runner ahead, behind, waiting[2];

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A peer that has a lock of a channel stands still: operations, and calls that only try, do not
- * wait for it, and loops go on; nor does anybody else depend on them when it goes on.
+ * A thread that holds a lock of a channel is stalled. Operations and calls that only try do not
+ * wait for it, and loops continue; nor does any other thread depend on them when the stalled thread
+ * continues.
  */
 #include "channel_test.h"
 #include "ioctl_test.h"
 
-/* The next notify of this thread: it stands still before it, and then may fail. */
-static __thread struct still *still;
+/* The thread is stalled before its next notify, which then may fail. */
+static __thread struct stalled *stalled;
 
-struct still {
+struct stalled {
 	memwait_channel_t *channel;
 	uint64_t item;
 	bool receives;
-	int stands, goes_on, error;
+	int is_stalled, may_continue, error;
 };
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
-	struct still *here = still;
+	struct stalled *here = stalled;
 
 	if (here && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
-		still = NULL;
-		__atomic_store_n(&here->stands, 1, __ATOMIC_RELEASE);
-		spin_until(__atomic_load_n(&here->goes_on, __ATOMIC_ACQUIRE));
+		stalled = NULL;
+		__atomic_store_n(&here->is_stalled, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(&here->may_continue, __ATOMIC_ACQUIRE));
 		if (here->error) {
 			errno = here->error;
 			return -1;
@@ -51,29 +52,29 @@ static int transfer_async(memwait_channel_t *channel, bool receives, uint64_t *i
 			  memwait_channel_send_async(channel, item, sizeof(*item), op);
 }
 
-static int transfer_and_stand_still(void *arg)
+static int transfer_and_stall(void *arg)
 {
-	still = arg;
-	return transfer(still->channel, still->receives, &still->item);
+	stalled = arg;
+	return transfer(stalled->channel, stalled->receives, &stalled->item);
 }
 
-static void await_still(struct still *peer)
+static void await_stalled(struct stalled *peer)
 {
-	spin_until(__atomic_load_n(&peer->stands, __ATOMIC_ACQUIRE));
+	spin_until(__atomic_load_n(&peer->is_stalled, __ATOMIC_ACQUIRE));
 }
 
-static void go_on(struct still *peer)
+static void let_continue(struct stalled *peer)
 {
-	__atomic_store_n(&peer->goes_on, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&peer->may_continue, 1, __ATOMIC_RELEASE);
 }
 
-/* Three that try, begin an operation, and begin and cancel another one. */
+/* A thread that tries, begins an operation, and begins and cancels another operation. */
 struct trying {
 	memwait_channel_t *channel;
 	bool receives;
 	struct counted_op op, cancelled;
 	uint64_t item[3];
-	int tried, begun, begun_too, cancel;
+	int tried, begun, begun_second, cancel;
 };
 
 static int try_all(void *arg)
@@ -81,8 +82,8 @@ static int try_all(void *arg)
 	struct trying *trying = arg;
 
 	trying->tried = try_transfer(trying->channel, trying->receives, &trying->item[0]);
-	trying->begun_too = transfer_async(trying->channel, trying->receives, &trying->item[1],
-					   &trying->cancelled.op);
+	trying->begun_second = transfer_async(trying->channel, trying->receives, &trying->item[1],
+					      &trying->cancelled.op);
 	trying->begun = transfer_async(trying->channel, trying->receives, &trying->item[2],
 				       &trying->op.op);
 	trying->cancel = memwait_op_cancel(&trying->cancelled.op);
@@ -95,7 +96,7 @@ static struct runner *await_done_or_asleep(struct runner *runner)
 	return runner;
 }
 
-/* One that blocks, behind the operation. */
+/* A call that blocks, behind the operation. */
 struct blocking {
 	memwait_channel_t *channel;
 	bool receives;
@@ -109,11 +110,11 @@ static int transfer_blocking(void *arg)
 	return transfer(blocking->channel, blocking->receives, &blocking->item);
 }
 
-/* @behind: a waiter of the other side, so that the peer has somebody to notify. */
-static void check_standing_still(struct __test_metadata *_metadata, memwait_channel_t *channel,
-				 memwait_loop_t *loop, unsigned int flags, bool receives)
+/* @behind: a waiter of the other side, so that the stalled thread has a waiter to notify. */
+static void check_stalled(struct __test_metadata *_metadata, memwait_channel_t *channel,
+			  memwait_loop_t *loop, unsigned int flags, bool receives)
 {
-	struct still peer = { .channel = channel, .receives = receives, .item = 1 };
+	struct stalled peer = { .channel = channel, .receives = receives, .item = 1 };
 	struct blocking behind = { channel, !receives, 9 }, next = { channel, receives, 4 };
 	struct trying trying = { .channel = channel, .receives = receives, .item = { 5, 2, 3 } };
 	struct runner peers, behinds, nexts, tries;
@@ -127,36 +128,36 @@ static void check_standing_still(struct __test_metadata *_metadata, memwait_chan
 	memwait_op_init(&trying.cancelled.op, loop, count_call, &trying.cancelled);
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
-	runner_start(&peers, transfer_and_stand_still, &peer);
-	await_still(&peer);
+	runner_start(&peers, transfer_and_stall, &peer);
+	await_stalled(&peer);
 
 	runner_start(&tries, try_all, &trying);
 	blocks = !runner_is_done(await_done_or_asleep(&tries));
 	EXPECT_EQ(false, blocks);
 	runner_start(&nexts, transfer_blocking, &next);
 	runner_await_asleep(&nexts);
-	go_on(&peer);
+	let_continue(&peer);
 	EXPECT_EQ(0, runner_join(&peers));
 	EXPECT_EQ(0, runner_join(&tries));
-	/* It has come after the operation, whose loop does not run. */
+	/* The blocking call came after the operation, whose loop does not run. */
 	EXPECT_EQ(0, runner_join(&nexts));
 	if (!blocks) {
 		EXPECT_EQ(EBUSY, trying.tried);
 		EXPECT_EQ(EINPROGRESS, trying.begun);
-		EXPECT_EQ(EINPROGRESS, trying.begun_too);
+		EXPECT_EQ(EINPROGRESS, trying.begun_second);
 		EXPECT_EQ(0, trying.cancel);
 		ASSERT_EQ(0, dispatch_until(loop, &trying.op.calls, 1));
 		EXPECT_EQ(0, trying.op.result);
 		EXPECT_EQ(0, trying.cancelled.calls);
 	}
 	EXPECT_EQ(0, runner_join(&behinds));
-	/* Three of this side, and one of the other. */
+	/* Three items of this side and one of the other. */
 	if (!blocks)
 		EXPECT_EQ(2, memwait_channel_length(channel));
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(R28_nobody_else_waits_for_a_peer_that_stands_still)
+USERLIB_TEST(R28_no_other_thread_waits_for_a_stalled_peer)
 {
 	unsigned int flags;
 	int receives;
@@ -164,20 +165,20 @@ USERLIB_TEST(R28_nobody_else_waits_for_a_peer_that_stands_still)
 	for (receives = 0; receives < 2; receives++) {
 		for (flags = 0; flags <= MEMWAIT_PRIVATE; flags += MEMWAIT_PRIVATE) {
 			TH_LOG("flags 0x%x, %s", flags, receives ? "receives" : "sends");
-			check_standing_still(_metadata, self->shared, self->loop, flags, receives);
+			check_stalled(_metadata, self->shared, self->loop, flags, receives);
 		}
 	}
 }
 
-/* A sender that has not seen that the channel was closed stands still, and has sent, or has not. */
-USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
+/* A sender that has not noticed the close is stalled, before or after it has sent its item. */
+USERLIB_TEST(R28_a_receiver_of_a_closed_channel_does_not_block)
 {
 	memwait_channel_t *channel = self->shared;
 	int way;
 
 	for (way = 0; way < 4; way++) {
 		unsigned int flags = way / 2 ? MEMWAIT_PRIVATE : 0;
-		struct still peer = { .channel = channel, .item = 7 };
+		struct stalled peer = { .channel = channel, .item = 7 };
 		struct counted_op counted = { 0 };
 		struct runner peers, dispatcher;
 		uint64_t item = 0, tried;
@@ -187,8 +188,8 @@ USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &item, sizeof(item),
 								  &counted.op));
-		runner_start(&peers, transfer_and_stand_still, &peer);
-		await_still(&peer);
+		runner_start(&peers, transfer_and_stall, &peer);
+		await_stalled(&peer);
 		ASSERT_EQ(0, memwait_channel_close(channel));
 		EXPECT_EQ(0, memwait_channel_close(channel));
 		EXPECT_EQ(EBUSY, memwait_channel_tryrecv(channel, &tried, sizeof(tried)));
@@ -196,7 +197,7 @@ USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
 		runner_start(&dispatcher, dispatch_all, self->loop);
 		EXPECT_EQ(true, runner_is_done(await_done_or_asleep(&dispatcher)));
 		EXPECT_EQ(0, counted.calls);
-		go_on(&peer);
+		let_continue(&peer);
 		EXPECT_EQ(peer.error, runner_join(&peers));
 		runner_join(&dispatcher);
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
@@ -206,11 +207,11 @@ USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
 	}
 }
 
-/* The lock of a peer that is killed is the operation's. */
-USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
+/* The operation gets the lock of a killed peer. */
+USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_killed_peer)
 {
 	memwait_channel_t *channel = self->shared;
-	struct still *peer = (void *)((char *)self->shared + 2048);
+	struct stalled *peer = (void *)((char *)self->shared + 2048);
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct blocking behind = { channel, true, 0 };
 	struct runner behinds;
@@ -218,11 +219,11 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 	pid_t child;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
-	*peer = (struct still){ .channel = channel, .item = 7 };
+	*peer = (struct stalled){ .channel = channel, .item = 7 };
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
-	child = run_in_child(transfer_and_stand_still(peer));
-	await_still(peer);
+	child = run_in_child(transfer_and_stall(peer));
+	await_stalled(peer);
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
 							  &counted.op));
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
@@ -233,11 +234,13 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* A receiver that was killed is notified still. As it never leaves, nothing is destroyed here. */
+/*
+ * A killed receiver is still notified. Because it never leaves, the channel is not destroyed here.
+ */
 USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 {
 	memwait_channel_t *channel = self->shared;
-	struct still peer = { .channel = channel, .item = 7 };
+	struct stalled peer = { .channel = channel, .item = 7 };
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner peers;
 	uint64_t item = 6;
@@ -247,12 +250,12 @@ USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 	child = run_in_child(transfer(channel, true, &item));
 	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
-	runner_start(&peers, transfer_and_stand_still, &peer);
-	await_still(&peer);
+	runner_start(&peers, transfer_and_stall, &peer);
+	await_stalled(&peer);
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
 							  &counted.op));
 	EXPECT_EQ(EBUSY, memwait_channel_destroy(channel));
-	go_on(&peer);
+	let_continue(&peer);
 	EXPECT_EQ(0, runner_join(&peers));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(2, memwait_channel_length(channel));
@@ -261,7 +264,7 @@ USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 USERLIB_TEST(L3_an_operation_that_waits_for_the_lock_has_a_deadline)
 {
 	memwait_channel_t *channel = self->shared;
-	struct still peer = { .channel = channel, .item = 1 };
+	struct stalled peer = { .channel = channel, .item = 1 };
 	struct blocking behind = { channel, true, 0 };
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner peers, behinds;
@@ -271,8 +274,8 @@ USERLIB_TEST(L3_an_operation_that_waits_for_the_lock_has_a_deadline)
 	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
-	runner_start(&peers, transfer_and_stand_still, &peer);
-	await_still(&peer);
+	runner_start(&peers, transfer_and_stall, &peer);
+	await_stalled(&peer);
 	time = in_time(CLOCK_MONOTONIC, -5);
 	EXPECT_EQ(ETIMEDOUT, memwait_channel_clocksend_async(channel, &item, sizeof(item),
 							     CLOCK_MONOTONIC, &time, &counted.op));
@@ -283,7 +286,7 @@ USERLIB_TEST(L3_an_operation_that_waits_for_the_lock_has_a_deadline)
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(ETIMEDOUT, counted.result);
 	}
-	go_on(&peer);
+	let_continue(&peer);
 	EXPECT_EQ(0, runner_join(&peers));
 	EXPECT_EQ(0, runner_join(&behinds));
 	EXPECT_EQ(0, memwait_channel_length(channel));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Whom a channel notifies, and whom no more: seen by the ioctls of the library. */
+/* Which waiters a channel notifies and which it does not: observed by the library's ioctls. */
 #include "channel_test.h"
 #include "ioctl_test.h"
 
 /*
- * Notifies, with or without a change of the word, are counted, can fail, and something can happen
- * between what the kernel did and the library's learning of it.
+ * Notifies, with or without a change of the word, are counted and can be made to fail. A function
+ * can be run between the kernel's action and the return to the library.
  */
 static struct {
 	int notifies;
-	int error;		/* of every notify, which then does nothing; or 0 */
+	int error;		/* error of every notify, which then does nothing; or 0 */
 	void (*then)(void *arg);
 	void *arg;
-	int hold;		/* who has waited does not return while this is set */
+	int hold;		/* while set, a thread does not return from its wait */
 } kernel;
 
 static int intercept(int fd, unsigned long request, void *argument)
@@ -38,7 +38,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-/* A channel, an operation that receives from it, and what it got. */
+/* A channel, an operation that receives from it, and the item received. */
 struct receiving {
 	struct counted_op counted;
 	memwait_channel_t *channel;
@@ -62,7 +62,7 @@ static int send_number(memwait_channel_t *channel, uint64_t number)
 	return memwait_channel_send(channel, &number, sizeof(number));
 }
 
-USERLIB_TEST(who_was_woken_is_not_notified_once_more)
+USERLIB_TEST(a_woken_receiver_is_not_notified_again)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving;
@@ -81,7 +81,7 @@ USERLIB_TEST(who_was_woken_is_not_notified_once_more)
 		while (!memwait_channel_tryrecv(channel, &item, sizeof(item)))
 			;
 		EXPECT_EQ(4, item);
-		/* And who is not there at all is not notified. */
+		/* A receiver that does not exist is not notified. */
 		kernel.notifies = 0;
 		ASSERT_EQ(0, send_number(channel, 5));
 		ASSERT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
@@ -90,7 +90,7 @@ USERLIB_TEST(who_was_woken_is_not_notified_once_more)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(a_sender_that_was_woken_is_not_notified_once_more)
+USERLIB_TEST(a_woken_sender_is_not_notified_again)
 {
 	memwait_channel_t *channel = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -118,7 +118,7 @@ USERLIB_TEST(a_sender_that_was_woken_is_not_notified_once_more)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(who_has_left_is_not_notified)
+USERLIB_TEST(a_waiter_that_has_left_is_not_notified)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving;
@@ -132,7 +132,7 @@ USERLIB_TEST(who_has_left_is_not_notified)
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	ASSERT_EQ(0, memwait_op_cancel(&receiving.counted.op));
 	kernel.notifies = 0;
-	/* So this does not fail for want of one who is gone. */
+	/* The send must not fail because of a waiter that has left. */
 	kernel.error = ENOMEM;
 	EXPECT_EQ(0, send_number(channel, 1));
 	kernel.error = 0;
@@ -140,7 +140,7 @@ USERLIB_TEST(who_has_left_is_not_notified)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(a_thread_that_was_woken_is_not_notified_once_more)
+USERLIB_TEST(a_woken_thread_is_not_notified_again)
 {
 	memwait_channel_t *channel = self->shared;
 	struct timed timed = { .channel = channel, .time = { TIME_MAX, 0 } };
@@ -162,7 +162,7 @@ USERLIB_TEST(a_thread_that_was_woken_is_not_notified_once_more)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* Somebody else was faster; the one who was woken sleeps again. */
+/* Another receiver was faster; the woken one sleeps again. */
 static void take_and_let_wait_again(void *arg)
 {
 	struct receiving *receiving = arg;
@@ -173,7 +173,7 @@ static void take_and_let_wait_again(void *arg)
 		abort();
 }
 
-USERLIB_TEST(R1_who_goes_on_waiting_is_notified_again)
+USERLIB_TEST(R1_a_waiter_that_waits_again_is_notified_again)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving;
@@ -194,11 +194,14 @@ USERLIB_TEST(R1_who_goes_on_waiting_is_notified_again)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* How many stamps there are. */
+/* The number of different stamps. */
 #define STAMPS	256
 
-/* And others come and go, so that as many have armed as there are stamps, or twice as many. */
-static void come_and_go(void *arg)
+/*
+ * The same, and other waiters come and go, so that as many have armed as there are stamps, or twice
+ * as many.
+ */
+static void others_come_and_go(void *arg)
 {
 	struct receiving *receiving = arg;
 	struct timespec past = in_time(CLOCK_MONOTONIC, -1);
@@ -214,10 +217,10 @@ static void come_and_go(void *arg)
 	}
 }
 
-/* The same, before the sender has learnt that it has woken the only one. */
-USERLIB_TEST(R1_who_waits_again_while_it_is_notified_is_notified_again)
+/* The same before the sender knows that it has woken the only waiter. */
+USERLIB_TEST(R1_a_waiter_that_waits_again_during_the_notify_is_notified_again)
 {
-	void (*const happens[])(void *arg) = { take_and_let_wait_again, come_and_go };
+	void (*const happens[])(void *arg) = { take_and_let_wait_again, others_come_and_go };
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving;
 	size_t i;
@@ -238,7 +241,7 @@ USERLIB_TEST(R1_who_waits_again_while_it_is_notified_is_notified_again)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* A dispatch does not get to all of them. */
+/* One dispatch does not reach all operations. */
 static void take_and_let_all_wait_again(void *arg)
 {
 	struct receiving *receiving = arg;
@@ -250,8 +253,8 @@ static void take_and_let_all_wait_again(void *arg)
 			abort();
 }
 
-/* And so if nobody has armed for as many positions as there are stamps. */
-USERLIB_TEST(R1_who_waits_again_long_after_it_has_armed_is_notified_again)
+/* The same if no waiter has armed for as many positions as there are stamps. */
+USERLIB_TEST(R1_a_waiter_that_waits_again_long_after_arming_is_notified_again)
 {
 	static struct receiving receiving[STAMPS - 1];
 	memwait_channel_t *channel = self->shared;
@@ -265,7 +268,7 @@ USERLIB_TEST(R1_who_waits_again_long_after_it_has_armed_is_notified_again)
 		ASSERT_EQ(0, send_number(channel, 1));
 		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	}
-	/* This finds nobody asleep, and takes nothing away from those who sleep since. */
+	/* This send finds no sleeping waiter, and must not affect those that sleep afterwards. */
 	kernel.arg = &receiving[0];
 	kernel.then = take_and_let_all_wait_again;
 	ASSERT_EQ(0, send_number(channel, 1));
@@ -280,8 +283,8 @@ USERLIB_TEST(R1_who_waits_again_long_after_it_has_armed_is_notified_again)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* As long as more than one waits, each item is for the next one who sleeps. */
-USERLIB_TEST(R1_each_of_several_is_notified)
+/* While several wait, each item wakes the next sleeper. */
+USERLIB_TEST(R1_each_of_several_waiters_is_notified)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving[3];
@@ -296,7 +299,7 @@ USERLIB_TEST(R1_each_of_several_is_notified)
 		ASSERT_EQ(0, send_number(channel, i));
 		ASSERT_EQ(i, kernel.notifies);
 	}
-	/* The next one finds nobody asleep, and those after it need not look. */
+	/* The next send finds no sleeper, and later ones need not check. */
 	for (i = 4; i <= 6; i++) {
 		ASSERT_EQ(0, send_number(channel, i));
 		EXPECT_EQ(4, kernel.notifies);
@@ -312,7 +315,7 @@ USERLIB_TEST(R1_each_of_several_is_notified)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(R1_who_could_not_be_notified_is_notified_next_time)
+USERLIB_TEST(R1_a_waiter_that_could_not_be_notified_is_notified_next_time)
 {
 	const int errors[] = { ENOMEM, EFAULT };
 	memwait_channel_t *channel = self->shared;
@@ -330,15 +333,15 @@ USERLIB_TEST(R1_who_could_not_be_notified_is_notified_next_time)
 		EXPECT_EQ(0, send_number(channel, 2));
 		ASSERT_EQ(1, kernel.notifies);
 		ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
-		/* What was not sent is not received. */
+		/* An item whose send failed is not received. */
 		EXPECT_EQ(2, receiving.item);
 		EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* How many wait to receive is counted in 22 bits of the word that has head, above 33. */
-USERLIB_TEST(no_more_wait_than_can_be_counted)
+/* The number of waiting receivers is counted in 22 bits of the word with the head, from bit 33. */
+USERLIB_TEST(the_number_of_waiters_is_limited)
 {
 	memwait_channel_t *channel = self->shared;
 	uint64_t *event = (void *)((char *)channel + 64 + 8);
@@ -353,7 +356,7 @@ USERLIB_TEST(no_more_wait_than_can_be_counted)
 	EXPECT_EQ(most, *event);
 	EXPECT_EQ(0, send_number(channel, 1));
 	EXPECT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
-	/* One more, who may arm as often as it likes. */
+	/* One more waiter fits, which may arm repeatedly. */
 	*event -= one;
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	EXPECT_EQ(most, *event & most);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of channels share: items that are numbered, and their senders and receivers. */
+/* What the tests of channels share: numbered items, senders and receivers. */
 #ifndef CHANNEL_TEST_H
 #define CHANNEL_TEST_H
 
@@ -14,13 +14,13 @@ struct item {
 	unsigned char padding[16];
 };
 
-/* What each receiver keeps: the numbers of a sender only rise. */
+/* A receiver. The numbers of each sender's items only increase. */
 struct receiver {
 	memwait_channel_t *channel;
 	uint32_t last[SENDERS + 1];
 	long received;
 	int violations;
-	/* For an operation. */
+	/* For an operation: */
 	memwait_op_t op;
 	struct item item;
 	int result, done;
@@ -147,7 +147,10 @@ static inline int send_once(void *arg)
 	return memwait_channel_send(arg, &item, sizeof(item));
 }
 
-/* What receivers sleep on: the half of a word that has head, behind a lock. Senders: tail. */
+/*
+ * Receivers sleep on the half of the word that has the head, after a lock; senders on that of the
+ * tail.
+ */
 #define RECEIVERS_WORD	(64 + 8)
 #define SENDERS_WORD	(128 + 8)
 

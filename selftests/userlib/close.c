@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L9: close ends all that is pending, at whatever point it is. No callback runs, and what an
- * operation has got goes on to others, as if each had been cancelled.
+ * L9: close ends all pending operations, at any point of their progress. No callback runs, and
+ * whatever an operation has received is passed to other waiters, as if each operation had been
+ * cancelled.
  */
 #include "cond_test.h"
 #include "objects_test.h"
 
 #define RACES	LOAD(60, 10)
 
-/* How far an operation is: queued; completed; and the loop has read that. */
-enum stage { QUEUED, COMPLETED, READ, STAGES };
+/* Progress of an operation: queued, completed, or its completion has been read by the loop. */
+enum state { QUEUED, COMPLETED, READ, STATES };
 
 struct object {
 	const struct way *way;
@@ -41,7 +42,7 @@ static const struct object objects[] = {
 	{ &send_way, MEMWAIT_PRIVATE },
 };
 
-/* A loop of its own: the fixture's goes on. */
+/* A separate loop: the fixture's loop is not closed. */
 static memwait_loop_t *new_loop(void)
 {
 	memwait_loop_t *loop;
@@ -50,7 +51,7 @@ static memwait_loop_t *new_loop(void)
 	return loop;
 }
 
-/* The loop reads all that it has, and calls nothing back: a cancel does that. */
+/* Makes the loop read all its completions without running a callback, which a cancel does. */
 static void read_all(memwait_loop_t *loop)
 {
 	struct counted_op last = counted_by(&last, loop);
@@ -68,23 +69,25 @@ static bool is_ended(const struct counted_op *counted)
 	return !memwait_op_pending(&counted->op) && !counted->calls;
 }
 
-/* A thread is next in line, or nobody: then it is there still, once. */
-USERLIB_TEST(L9_what_was_got_goes_to_the_next)
+/*
+ * Either a thread is next in the queue, or there is no waiter: then the object is available, once.
+ */
+USERLIB_TEST(L9_what_an_operation_received_passes_to_the_next)
 {
 	const struct timespec long_ago = { -1, 0 };
 	struct counted_op first, second;
 	void *object = self->shared;
 	struct visitor behind;
 	memwait_loop_t *loop;
-	enum stage stage;
+	enum state state;
 	size_t i;
 	int next;
 
-	for (i = 0; i < ARRAY_SIZE(objects) * STAGES * 2; i++) {
-		const struct way *way = objects[i / STAGES / 2].way;
-		unsigned int kind = objects[i / STAGES / 2].kind;
+	for (i = 0; i < ARRAY_SIZE(objects) * STATES * 2; i++) {
+		const struct way *way = objects[i / STATES / 2].way;
+		unsigned int kind = objects[i / STATES / 2].kind;
 
-		stage = i / 2 % STAGES;
+		state = i / 2 % STATES;
 		next = i % 2;
 		ASSERT_EQ(0, way->make(object, kind));
 		loop = new_loop();
@@ -96,16 +99,18 @@ USERLIB_TEST(L9_what_was_got_goes_to_the_next)
 			visitor_start(&behind, way, object);
 			await_sleepers(way, object, kind, 3);
 		}
-		if (stage != QUEUED) {
+		if (state != QUEUED) {
 			ASSERT_EQ(0, way->give(object));
 		}
-		if (stage == READ)
+		if (state == READ)
 			read_all(loop);
 		ASSERT_EQ(0, memwait_loop_close(loop));
 		EXPECT_TRUE(is_ended(&first));
 		EXPECT_TRUE(is_ended(&second));
-		if (stage == QUEUED) {
-			/* A thread that is at a read-write lock's gate now sleeps elsewhere. */
+		if (state == QUEUED) {
+			/*
+			 * A thread at the gate of a read-write lock now sleeps on the other word.
+			 */
 			await_sleepers(way, object, kind, next);
 			ASSERT_EQ(0, way->give(object));
 		}
@@ -117,14 +122,14 @@ USERLIB_TEST(L9_what_was_got_goes_to_the_next)
 	}
 }
 
-/* A thread, or a process, gives when it is told to, and says that it has. */
+/* A thread or a process that calls give() on request and reports that it has. */
 struct giver {
 	const struct way *way;
 	void *object;
 	int begin, done, end;
 };
 
-static int give_when_told(struct giver *giver)
+static int give_when_asked(struct giver *giver)
 {
 	for (;;) {
 		while (!__atomic_load_n(&giver->begin, __ATOMIC_ACQUIRE)) {
@@ -138,9 +143,12 @@ static int give_when_told(struct giver *giver)
 	}
 }
 
-/* What is given while the loop is closed is with a callback, or goes to the thread behind. */
-static void race_with_giving(struct __test_metadata *_metadata, const struct object *kind,
-			     void *object, struct giver *giver, int *called)
+/*
+ * If the object is given while the loop is being closed, either a callback gets it or the thread
+ * behind.
+ */
+static void race_with_give(struct __test_metadata *_metadata, const struct object *kind,
+			   void *object, struct giver *giver, int *called)
 {
 	const struct way *way = kind->way;
 	struct counted_op first, second;
@@ -189,7 +197,7 @@ static void race_with_giving(struct __test_metadata *_metadata, const struct obj
 	}
 }
 
-USERLIB_TEST(L9_close_races_with_giving)
+USERLIB_TEST(L9_close_races_with_give)
 {
 	struct giver *giver = (struct giver *)((char *)self->shared + 4096);
 	int called = 0, by_process;
@@ -199,9 +207,9 @@ USERLIB_TEST(L9_close_races_with_giving)
 
 	giver->object = self->shared;
 	for (i = 0; i < ARRAY_SIZE(objects); i++) {
-		/* The thread that has locked it gives it. */
+		/* A robust mutex must be unlocked by the thread that locked it. */
 		if (objects[i].kind & MEMWAIT_MUTEX_ROBUST) {
-			race_with_giving(_metadata, &objects[i], self->shared, NULL, &called);
+			race_with_give(_metadata, &objects[i], self->shared, NULL, &called);
 			continue;
 		}
 		giver->way = objects[i].way;
@@ -210,10 +218,10 @@ USERLIB_TEST(L9_close_races_with_giving)
 				continue;
 			giver->end = 0;
 			if (by_process)
-				child = run_in_child(give_when_told(giver));
+				child = run_in_child(give_when_asked(giver));
 			else
-				runner_start(&thread, give_when_told, giver);
-			race_with_giving(_metadata, &objects[i], self->shared, giver, &called);
+				runner_start(&thread, give_when_asked, giver);
+			race_with_give(_metadata, &objects[i], self->shared, giver, &called);
 			__atomic_store_n(&giver->end, 1, __ATOMIC_RELEASE);
 			EXPECT_EQ(0, by_process ? child_status(child) : runner_join(&thread));
 		}
@@ -221,45 +229,48 @@ USERLIB_TEST(L9_close_races_with_giving)
 	TH_LOG("%d called back", called);
 }
 
-/* Waits for the signal; has it; waits for the mutex; has that; and the loop has read it. */
-USERLIB_TEST(L9_a_signal_goes_to_the_next)
+/*
+ * States: waits for the signal; has received it; the loop has read that; waits for the mutex; has
+ * it; the loop has read that.
+ */
+USERLIB_TEST(L9_a_signal_passes_to_the_next)
 {
 	struct monitor *monitor = self->shared;
-	struct standing first, behind;
+	struct queued first, behind;
 	memwait_loop_t *loop;
 	unsigned int kind;
-	int stage, i;
+	int state, i;
 
 	for (i = 0; i < 3 * 6; i++) {
 		kind = i / 6 == 2 ? MEMWAIT_MUTEX_ROBUST : i / 6 ? MEMWAIT_MUTEX_FAIR : 0;
-		stage = i % 6;
+		state = i % 6;
 		monitor_init(monitor, kind);
 		loop = new_loop();
-		first = (struct standing){ .monitor = monitor, .number = 1 };
-		behind = (struct standing){ .monitor = monitor, .number = 2 };
-		ASSERT_EQ(EINPROGRESS, stand_with_loop(&first, loop));
-		runner_start(&behind.runner, stand_in_line, &behind);
+		first = (struct queued){ .monitor = monitor, .number = 1 };
+		behind = (struct queued){ .monitor = monitor, .number = 2 };
+		ASSERT_EQ(EINPROGRESS, queue_by_loop(&first, loop));
+		runner_start(&behind.runner, wait_in_queue, &behind);
 		await_sleeping(self->fd, monitor, 2);
-		if (stage == 1 || stage == 2) {
+		if (state == 1 || state == 2) {
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		}
-		if (stage >= 3) {
+		if (state >= 3) {
 			ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 			ASSERT_EQ(0, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 			await_waiters(self->fd, sleep_word(&monitor->mutex, kind), 0, 1);
 		}
-		if (stage >= 4) {
+		if (state >= 4) {
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		}
-		if (stage == 2 || stage == 5)
+		if (state == 2 || state == 5)
 			read_all(loop);
 		ASSERT_EQ(0, memwait_loop_close(loop));
 		EXPECT_EQ(0, memwait_op_pending(&first.op));
-		if (stage == 0) {
+		if (state == 0) {
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		}
-		if (stage == 3) {
+		if (state == 3) {
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		}
 		EXPECT_EQ(0, runner_join(&behind.runner));
@@ -269,27 +280,27 @@ USERLIB_TEST(L9_a_signal_goes_to_the_next)
 	}
 }
 
-/* An arrival is taken back, unless all had met. */
-USERLIB_TEST(L9_a_barrier_is_left)
+/* The arrival is undone, unless all had arrived. */
+USERLIB_TEST(L9_an_arrival_at_a_barrier_is_undone)
 {
 	static const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted;
 	struct runner runner;
 	memwait_loop_t *loop;
-	enum stage stage;
+	enum state state;
 	int met, i;
 
-	for (i = 0; i < 2 * STAGES; i++) {
-		stage = i % STAGES;
-		ASSERT_EQ(0, memwait_barrier_init(barrier, kinds[i / STAGES], 2));
+	for (i = 0; i < 2 * STATES; i++) {
+		state = i % STATES;
+		ASSERT_EQ(0, memwait_barrier_init(barrier, kinds[i / STATES], 2));
 		loop = new_loop();
 		counted = counted_by(&counted, loop);
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
-		if (stage != QUEUED) {
+		if (state != QUEUED) {
 			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 		}
-		if (stage == READ)
+		if (state == READ)
 			read_all(loop);
 		ASSERT_EQ(0, memwait_loop_close(loop));
 		EXPECT_TRUE(is_ended(&counted));
@@ -308,8 +319,8 @@ static void count_notifies(memwait_op_t *op, int result, void *data)
 		*(unsigned int *)data += memwait_op_count(op);
 }
 
-/* One word, several, and one that is watched. */
-USERLIB_TEST(L9_a_notify_goes_to_the_next)
+/* A wait for one word, a wait for several, and a watch. */
+USERLIB_TEST(L9_a_notify_passes_to_the_next)
 {
 	struct counted_op one, any, watch;
 	struct memwait_wait waits[2] = { 0 };
@@ -317,7 +328,7 @@ USERLIB_TEST(L9_a_notify_goes_to_the_next)
 	memwait_op_t next, last;
 	unsigned int noticed;
 	memwait_loop_t *loop;
-	int stage;
+	int state;
 
 	waits[0].addr = (uintptr_t)&word[1];
 	waits[1].addr = (uintptr_t)word;
@@ -325,7 +336,7 @@ USERLIB_TEST(L9_a_notify_goes_to_the_next)
 	waits[1].flags = U32_SIZE;
 	memwait_op_init(&next, self->loop, count_notifies, &noticed);
 	memwait_op_init(&last, self->loop, count_notifies, &noticed);
-	for (stage = 0; stage < STAGES; stage++) {
+	for (state = 0; state < STATES; state++) {
 		loop = new_loop();
 		one = counted_by(&one, loop);
 		any = counted_by(&any, loop);
@@ -335,30 +346,30 @@ USERLIB_TEST(L9_a_notify_goes_to_the_next)
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, 0, &watch.op));
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, 0, &next));
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, 0, &last));
-		if (stage != QUEUED) {
+		if (state != QUEUED) {
 			ASSERT_EQ(3, memwait_notify(word, 3, 0));
 		}
-		if (stage == READ)
+		if (state == READ)
 			read_all(loop);
 		ASSERT_EQ(0, memwait_loop_close(loop));
 		EXPECT_TRUE(is_ended(&one) && is_ended(&any) && is_ended(&watch));
 		EXPECT_EQ(2, memwait_waiters(word, 0));
 		EXPECT_EQ(0, memwait_waiters(&word[1], 0));
 		noticed = 0;
-		EXPECT_EQ(stage == QUEUED ? 0 : 2, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
-		EXPECT_EQ(stage == QUEUED ? 0 : 3, noticed);
+		EXPECT_EQ(state == QUEUED ? 0 : 2, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+		EXPECT_EQ(state == QUEUED ? 0 : 3, noticed);
 		EXPECT_EQ(0, memwait_op_cancel(&next));
 		EXPECT_EQ(0, memwait_op_cancel(&last));
 	}
 }
 
-#define NOTIFIERS	2	/* threads, and as many processes */
+#define NOTIFIERS	2	/* threads, and the same number of processes */
 #define WAITS		16	/* of each loop that is closed */
 
 struct account {
 	uint32_t word;
 	int end;
-	uint64_t counted;	/* the sum of what notifies have returned */
+	uint64_t counted;	/* sum of the results of all notifies */
 };
 
 static int notify_until_end(struct account *account)
@@ -383,8 +394,8 @@ static void count_ok(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * What notifies have counted is what callbacks were told: those of the loops that are closed, and
- * those of operations that stay. As these are always queued, a notify can always go on.
+ * Each notify that was counted reaches one callback, of a loop that is closed or of an operation
+ * that stays. The operations that stay are always queued, so that a notify can always be passed on.
  */
 USERLIB_TEST(L9_R5_no_notify_is_lost_or_made_up)
 {
@@ -451,8 +462,11 @@ static void close_loop(memwait_op_t *op, int result, void *data)
 	closing->err = memwait_loop_close(closing->loop);
 }
 
-/* Neither a callback nor another thread can: nothing is done. After a stop they can. */
-USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
+/*
+ * A callback or another thread that uses the loop prevents close, which then does nothing. After a
+ * stop the close succeeds.
+ */
+USERLIB_TEST(L9_a_loop_in_use_is_not_closed)
 {
 	memwait_loop_t *loop = new_loop();
 	struct closing closing = { .loop = loop };
@@ -476,7 +490,7 @@ USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
 	EXPECT_EQ(-EBUSY, closing.err);
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 
-	/* A callback of another loop can. */
+	/* A callback of another loop can close it. */
 	memwait_op_init(&closing.op, self->loop, close_loop, &closing);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &closing.op));
 	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
@@ -486,7 +500,7 @@ USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
 	EXPECT_EQ(0, memwait_waiters(word, 0));
 }
 
-/* Most are queued, some are ready: all are ended, and cost the user nothing any more. */
+/* Most are queued and some are completed. All are ended, and no charge remains. */
 USERLIB_TEST(L9_many_operations)
 {
 	const int many = 1000;
@@ -509,7 +523,7 @@ USERLIB_TEST(L9_many_operations)
 	free(ops);
 }
 
-/* A copy of a descriptor, which outlives what was closed. */
+/* A copy of a descriptor that stays open after the close. */
 enum copied { BY_DUP, BY_FORK, IN_A_MESSAGE, WAYS_TO_COPY };
 
 struct copy {
@@ -551,23 +565,23 @@ static void copy_end(struct copy *copy)
 	}
 }
 
-/* Neither of the operations nor of the loop itself does anything remain that could be notified. */
-USERLIB_TEST(L9_L14_nothing_waits_in_a_copy)
+/* Neither the operations nor the loop leave a waiter that could be notified. */
+USERLIB_TEST(L9_L14_no_waiter_is_left_in_a_copied_descriptor)
 {
 	uint64_t before = mw_user_waits(self->fd);
 	void *object = self->shared;
 	memwait_loop_t *loop;
 	enum copied how;
-	enum stage stage;
+	enum state state;
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(objects) * STAGES * WAYS_TO_COPY; i++) {
-		const struct way *way = objects[i / STAGES / WAYS_TO_COPY].way;
-		unsigned int kind = objects[i / STAGES / WAYS_TO_COPY].kind;
+	for (i = 0; i < ARRAY_SIZE(objects) * STATES * WAYS_TO_COPY; i++) {
+		const struct way *way = objects[i / STATES / WAYS_TO_COPY].way;
+		unsigned int kind = objects[i / STATES / WAYS_TO_COPY].kind;
 		struct counted_op first, second;
 		struct copy copy;
 
-		stage = i / WAYS_TO_COPY % STAGES;
+		state = i / WAYS_TO_COPY % STATES;
 		how = i % WAYS_TO_COPY;
 		ASSERT_EQ(0, way->make(object, kind));
 		loop = new_loop();
@@ -576,20 +590,20 @@ USERLIB_TEST(L9_L14_nothing_waits_in_a_copy)
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &first.op));
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &second.op));
 		copy_make(&copy, how, memwait_loop_fd(loop));
-		if (stage != QUEUED) {
+		if (state != QUEUED) {
 			ASSERT_EQ(0, way->give(object));
 		}
-		if (stage == READ)
+		if (state == READ)
 			read_all(loop);
 		ASSERT_EQ(0, memwait_loop_close(loop));
 		EXPECT_EQ(before, mw_user_waits(self->fd)) {
-			TH_LOG("object %zu, stage %d, copy %d", i / STAGES / WAYS_TO_COPY, stage,
+			TH_LOG("object %zu, state %d, copy %d", i / STATES / WAYS_TO_COPY, state,
 			       how);
 		}
 		EXPECT_EQ(0, sleepers(way, object, kind));
 		EXPECT_FALSE(copy_is_readable(&copy));
 		copy_end(&copy);
-		if (stage == QUEUED) {
+		if (state == QUEUED) {
 			ASSERT_EQ(0, way->give(object));
 		}
 		EXPECT_EQ(0, leave(way, object, way->wait(object)));
@@ -597,8 +611,8 @@ USERLIB_TEST(L9_L14_nothing_waits_in_a_copy)
 	}
 }
 
-/* A child closes its copy, and the parent's operation goes on. */
-USERLIB_TEST(L9_L1_a_child_ends_nothing)
+/* The child closes its copy, and the parent's operation is still pending. */
+USERLIB_TEST(L9_L1_a_child_does_not_end_operations)
 {
 	memwait_loop_t *loop = new_loop();
 	struct counted_op counted = counted_by(&counted, loop);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Condition variables: signals are neither lost nor stolen, by threads and by operations. */
+/* Condition variables: signals are neither lost nor stolen, for threads and for operations. */
 #include "cond_test.h"
 
 USERLIB_TEST(R5_signal_wakes_one_and_broadcast_all)
@@ -29,7 +29,7 @@ USERLIB_TEST(R5_signal_wakes_one_and_broadcast_all)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(R13_without_waiters_nothing_happens)
+USERLIB_TEST(R13_calls_without_waiters_have_no_effect)
 {
 	memwait_cond_t *cond = self->shared;
 
@@ -60,7 +60,7 @@ USERLIB_TEST(L0_the_mutex_must_be_locked)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(R4_time_outs_keep_the_mutex)
+USERLIB_TEST(R4_waits_that_time_out_hold_the_mutex)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct monitor *monitor = self->shared;
@@ -108,7 +108,7 @@ static int wait_recursively(void *arg)
 	return memwait_mutex_unlock(&monitor->mutex);
 }
 
-USERLIB_TEST(L0_a_recursive_mutex_is_unlocked_entirely_and_locked_as_often)
+USERLIB_TEST(L0_a_recursive_mutex_is_unlocked_and_relocked_as_often)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runner;
@@ -125,16 +125,16 @@ USERLIB_TEST(L0_a_recursive_mutex_is_unlocked_entirely_and_locked_as_often)
 USERLIB_TEST(R12_threads_and_operations_are_woken_in_order)
 {
 	struct monitor *monitor = self->shared;
-	struct standing line[LINE];
+	struct queued line[LINE];
 	int i;
 
 	monitor_init(monitor, 0);
 	for (i = 0; i < LINE; i++) {
-		line[i] = (struct standing){ .monitor = monitor, .number = i };
+		line[i] = (struct queued){ .monitor = monitor, .number = i };
 		if (i % 2) {
-			runner_start(&line[i].runner, stand_in_line, &line[i]);
+			runner_start(&line[i].runner, wait_in_queue, &line[i]);
 		} else {
-			ASSERT_EQ(EINPROGRESS, stand_with_loop(&line[i], self->loop));
+			ASSERT_EQ(EINPROGRESS, queue_by_loop(&line[i], self->loop));
 		}
 		await_sleeping(self->fd, monitor, i + 1);
 	}
@@ -155,14 +155,14 @@ USERLIB_TEST(R12_threads_and_operations_are_woken_in_order)
 }
 
 /*
- * glibc bug 25847, and what POSIX forbids: a waiter that comes after a signal must not take it from
- * one that was there. Here the one that was there must come back, with no further signal.
+ * glibc bug 25847, a violation of POSIX: a waiter that comes after a signal must not take it from a
+ * waiter that was there before. Here the earlier waiter must return without a further signal.
  */
 USERLIB_TEST(R12_a_signal_is_not_stolen)
 {
 	struct monitor *monitor = self->shared;
 	struct runner thieves[2];
-	struct standing old = { .monitor = monitor };
+	struct queued old = { .monitor = monitor };
 	int round, i;
 
 	monitor_init(monitor, 0);
@@ -170,9 +170,9 @@ USERLIB_TEST(R12_a_signal_is_not_stolen)
 		monitor->waiting = 0;
 		monitor->n_order = 0;
 		monitor->tickets = 0;
-		runner_start(&old.runner, stand_in_line, &old);
+		runner_start(&old.runner, wait_in_queue, &old);
 		await_waiting(monitor, 1);
-		/* May be on its way to sleep still; with every other round, surely asleep. */
+		/* The waiter may still be about to sleep; in every other round it sleeps. */
 		if (round % 2)
 			await_sleeping(self->fd, monitor, 1);
 		memwait_cond_signal(&monitor->cond);
@@ -187,7 +187,9 @@ USERLIB_TEST(R12_a_signal_is_not_stolen)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/* The classic, with as many signals as tickets: a lost one leaves somebody asleep. */
+/*
+ * The classic test, with as many signals as tickets: if a signal is lost, a waiter sleeps forever.
+ */
 struct ticket_op {
 	struct monitor *monitor;
 	memwait_op_t op;
@@ -311,7 +313,7 @@ USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 
 ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
 
-USERLIB_TEST(R18_wait_async_unlocks_and_comes_back_locked)
+USERLIB_TEST(R18_wait_async_unlocks_and_relocks)
 {
 	struct monitor *monitor = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -333,7 +335,7 @@ USERLIB_TEST(R18_wait_async_unlocks_and_comes_back_locked)
 	EXPECT_EQ(0, counted.result);
 	EXPECT_EQ(EDEADLK, memwait_mutex_lock(&monitor->mutex));
 
-	/* Past: another one gets the mutex all the same. */
+	/* The deadline has passed; another thread can lock the mutex nevertheless. */
 	soon = in_time(CLOCK_MONOTONIC, -1);
 	EXPECT_EQ(EINPROGRESS, memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
 							    CLOCK_MONOTONIC, &soon, &counted.op));
@@ -345,7 +347,7 @@ USERLIB_TEST(R18_wait_async_unlocks_and_comes_back_locked)
 	soon = (struct timespec){ 0, -1 };
 	EXPECT_EQ(EINVAL, memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
 						       CLOCK_MONOTONIC, &soon, &counted.op));
-	/* A time-out comes back locked as well. */
+	/* A wait that times out also returns with the mutex locked. */
 	soon = in_time(CLOCK_MONOTONIC, 10);
 	ASSERT_EQ(EINPROGRESS, memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
 							    CLOCK_MONOTONIC, &soon, &counted.op));
@@ -369,7 +371,7 @@ USERLIB_TEST(L8_destroy_right_after_broadcast)
 		give_tickets(monitor, 3);
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
 		ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
-		/* Whoever touches it from now on finds this. */
+		/* Makes later accesses to the memory detectable. */
 		memset(&monitor->cond, 0xa5, sizeof(monitor->cond));
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(0, runner_join(&runners[i]));
@@ -379,24 +381,24 @@ USERLIB_TEST(L8_destroy_right_after_broadcast)
 }
 
 /* The thread that would dispatch may be the one that destroys. */
-USERLIB_TEST(L8_an_operation_that_was_not_dispatched_waits_still)
+USERLIB_TEST(L8_an_operation_that_was_not_dispatched_still_waits)
 {
 	struct monitor *monitor = self->shared;
-	struct standing standing = { .monitor = monitor };
+	struct queued queued = { .monitor = monitor };
 
 	monitor_init(monitor, 0);
-	ASSERT_EQ(EINPROGRESS, stand_with_loop(&standing, self->loop));
+	ASSERT_EQ(EINPROGRESS, queue_by_loop(&queued, self->loop));
 	EXPECT_EQ(EBUSY, memwait_cond_destroy(&monitor->cond));
 	ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 	EXPECT_EQ(EBUSY, memwait_cond_destroy(&monitor->cond));
-	ASSERT_EQ(0, dispatch_until(self->loop, &standing.called, 1));
+	ASSERT_EQ(0, dispatch_until(self->loop, &queued.called, 1));
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 	EXPECT_EQ(1, monitor->n_order);
 }
 
-USERLIB_TEST(R6_signals_to_the_process_do_not_interrupt_it)
+USERLIB_TEST(R6_signals_do_not_interrupt_a_wait)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	struct monitor *monitor = self->shared;
 	struct runner runner;
 	int i;

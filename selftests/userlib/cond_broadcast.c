@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Broadcasts, and what comes between a wake-up and the mutex. The mutex's word is its first, as the
- * sequence is that of the condition.
+ * Broadcasts, and the time between a wake-up and the lock of the mutex. The first word of a mutex
+ * is its state, and that of a condition variable is its sequence.
  */
 #include "cond_test.h"
 #include "ioctl_test.h"
 #include <sys/resource.h>
 
-/* A thread that stands still in a signal or broadcast, when it has woken those who wait. */
-static __thread int *stands_still;
+/* For a thread that is stalled in a signal or broadcast after it has woken the waiters. */
+static __thread int *stalls;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	int ret = ioctl_of_kernel(fd, request, argument);
 
-	if (stands_still && ret >= 0 && request != MEMWAIT_IOC_OWNER) {
-		__atomic_store_n(stands_still, 1, __ATOMIC_RELEASE);
-		spin_until(__atomic_load_n(stands_still, __ATOMIC_ACQUIRE) == 2);
-		stands_still = NULL;
+	if (stalls && ret >= 0 && request != MEMWAIT_IOC_OWNER) {
+		__atomic_store_n(stalls, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(stalls, __ATOMIC_ACQUIRE) == 2);
+		stalls = NULL;
 	}
 	return ret;
 }
 
-/* Whoever has the mutex, nobody waits for the condition any more. */
+/* In all cases no waiter for the condition remains, whoever holds the mutex. */
 USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 {
 	static const unsigned int kinds[] = {
@@ -30,7 +30,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 		MEMWAIT_MUTEX_ROBUST, MEMWAIT_PRIVATE, MEMWAIT_PRIVATE | MEMWAIT_MUTEX_FAIR,
 	};
 	struct monitor *monitor = self->shared;
-	struct standing line[LINE];
+	struct queued line[LINE];
 	unsigned int flags;
 	size_t round;
 	bool locked;
@@ -42,11 +42,11 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 		locked = round % 2;
 		ASSERT_EQ(0, memwait_cond_init(&monitor->cond, flags));
 		for (i = 0; i < LINE; i++) {
-			line[i] = (struct standing){ .monitor = monitor, .number = i };
+			line[i] = (struct queued){ .monitor = monitor, .number = i };
 			if (i % 2) {
-				runner_start(&line[i].runner, stand_in_line, &line[i]);
+				runner_start(&line[i].runner, wait_in_queue, &line[i]);
 			} else {
-				ASSERT_EQ(EINPROGRESS, stand_with_loop(&line[i], self->loop));
+				ASSERT_EQ(EINPROGRESS, queue_by_loop(&line[i], self->loop));
 			}
 			await_waiters(self->fd, &monitor->cond, MEMWAIT_SIZE_U64 | flags, i + 1);
 		}
@@ -62,7 +62,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 			EXPECT_EQ(0, monitor->n_order);
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		}
-		/* The threads may stand behind an operation for which the mutex is. */
+		/* The threads may be queued behind an operation that holds the mutex. */
 		for (i = 0; i < LINE; i += 2) {
 			ASSERT_EQ(0, dispatch_until(self->loop, &line[i].called, 1));
 			EXPECT_EQ(0, line[i].result);
@@ -77,7 +77,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 	}
 }
 
-/* Without the mutex, which nobody has. */
+/* Without the mutex, which no thread holds. */
 USERLIB_TEST(R5_broadcast_without_the_mutex_wakes_all)
 {
 	struct monitor *monitor = self->shared;
@@ -104,19 +104,19 @@ struct signaller {
 	int still;
 };
 
-static int signal_and_stand_still(void *arg)
+static int signal_and_stall(void *arg)
 {
 	struct signaller *signaller = arg;
 
-	stands_still = &signaller->still;
+	stalls = &signaller->still;
 	return signaller->signal(&signaller->monitor->cond);
 }
 
 /*
- * Who has waited destroys the mutex, which is not that of the condition variable alone: one that
- * has woken him does not touch it then.
+ * A waiter destroys the mutex, which is not used only with the condition variable: the thread that
+ * woke the waiter must not touch the mutex then.
  */
-USERLIB_TEST(L8_the_mutex_is_destroyed_while_the_broadcaster_is_within)
+USERLIB_TEST(L8_the_mutex_is_destroyed_during_the_broadcast)
 {
 	struct monitor *monitor = self->shared;
 	struct signaller signaller = { .monitor = monitor };
@@ -138,7 +138,7 @@ USERLIB_TEST(L8_the_mutex_is_destroyed_while_the_broadcaster_is_within)
 		monitor->tickets = 1;
 		if (round & 4)
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-		runner_start(&within, signal_and_stand_still, &signaller);
+		runner_start(&within, signal_and_stall, &signaller);
 		spin_until(__atomic_load_n(&signaller.still, __ATOMIC_ACQUIRE));
 		if (!(round & 4))
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
@@ -152,16 +152,16 @@ USERLIB_TEST(L8_the_mutex_is_destroyed_while_the_broadcaster_is_within)
 	}
 }
 
-struct avenger {
+struct killer {
 	struct monitor *monitor;
 	pid_t victim;
 };
 
-/* The first to be woken. It runs before the one that wakes, and kills that. */
+/* The first waiter to be woken. It runs before the broadcaster continues, and kills it. */
 static int wait_and_kill(void *arg)
 {
-	struct avenger *avenger = arg;
-	struct monitor *monitor = avenger->monitor;
+	struct killer *killer = arg;
+	struct monitor *monitor = killer->monitor;
 	int err;
 
 	if (pin(20))
@@ -169,38 +169,38 @@ static int wait_and_kill(void *arg)
 	err = memwait_mutex_lock(&monitor->mutex);
 	if (!err)
 		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
-	kill(avenger->victim, SIGKILL);
+	kill(killer->victim, SIGKILL);
 	return err ? err : memwait_mutex_unlock(&monitor->mutex);
 }
 
-/* So many that they are woken in several steps. */
+/* Enough to be woken in several steps. */
 #define CROWD	300
 
 USERLIB_TEST(L7_a_broadcaster_that_is_killed_has_woken_all)
 {
 	struct monitor *monitor = self->shared;
-	struct avenger avenger = { .monitor = monitor };
-	struct standing *crowd = calloc(CROWD, sizeof(*crowd));
+	struct killer killer = { .monitor = monitor };
+	struct queued *crowd = calloc(CROWD, sizeof(*crowd));
 	int *go = shared_page(4096), i;
 	struct runner runner;
 
 	ASSERT_NE(NULL, crowd);
 	monitor_init(monitor, 0);
-	avenger.victim = fork_child();
-	if (!avenger.victim) {
+	killer.victim = fork_child();
+	if (!killer.victim) {
 		if (pin(0))
 			_exit(1);
 		spin_until(__atomic_load_n(go, __ATOMIC_ACQUIRE));
 		_exit(memwait_cond_broadcast(&monitor->cond));
 	}
-	runner_start(&runner, wait_and_kill, &avenger);
+	runner_start(&runner, wait_and_kill, &killer);
 	await_sleeping(self->fd, monitor, 1);
 	for (i = 0; i < CROWD; i++) {
-		crowd[i] = (struct standing){ .monitor = monitor, .number = i };
-		ASSERT_EQ(EINPROGRESS, stand_with_loop(&crowd[i], self->loop));
+		crowd[i] = (struct queued){ .monitor = monitor, .number = i };
+		ASSERT_EQ(EINPROGRESS, queue_by_loop(&crowd[i], self->loop));
 	}
 	__atomic_store_n(go, 1, __ATOMIC_RELEASE);
-	EXPECT_EQ(128 + SIGKILL, child_status(avenger.victim));
+	EXPECT_EQ(128 + SIGKILL, child_status(killer.victim));
 	EXPECT_EQ(0, runner_join(&runner));
 	ASSERT_EQ(0, memwait_waiters(&monitor->cond, 0));
 	for (i = 0; i < CROWD; i++)
@@ -210,39 +210,39 @@ USERLIB_TEST(L7_a_broadcaster_that_is_killed_has_woken_all)
 	free(crowd);
 }
 
-static int stand_until(void *arg)
+static int wait_in_queue_until(void *arg)
 {
-	struct standing *standing = arg;
-	struct monitor *monitor = standing->monitor;
+	struct queued *queued = arg;
+	struct monitor *monitor = queued->monitor;
 	int err;
 
 	must(memwait_mutex_lock(&monitor->mutex));
 	monitor->waiting++;
 	err = memwait_cond_clockwait(&monitor->cond, &monitor->mutex, CLOCK_MONOTONIC,
-				     &standing->time);
-	leave_line(standing);
+				     &queued->time);
+	leave_queue(queued);
 	memwait_mutex_unlock(&monitor->mutex);
 	return err;
 }
 
-/* The deadline is that of the condition, and it has come in time. */
-USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
+/* The deadline applies to the wait for the condition, which ended in time. */
+USERLIB_TEST(L11_a_deadline_in_the_wait_for_the_mutex_is_no_timeout)
 {
 	struct monitor *monitor = self->shared;
-	struct standing thread, op;
+	struct queued thread, op;
 	uint64_t deadline;
 	long ms = 100;
 
-	/* Again, with a later one, until both wait and are woken before their deadline. */
+	/* Tried again with a later deadline, until both are woken before their deadlines. */
 	do {
 		ms *= 2;
 		monitor_init(monitor, 0);
-		thread = (struct standing){ .monitor = monitor };
+		thread = (struct queued){ .monitor = monitor };
 		thread.time = in_time(CLOCK_MONOTONIC, ms);
 		deadline = (uint64_t)thread.time.tv_sec * NSEC_PER_SEC + thread.time.tv_nsec;
-		op = (struct standing){ .monitor = monitor };
-		memwait_op_init(&op.op, self->loop, called_from_line, &op);
-		runner_start(&thread.runner, stand_until, &thread);
+		op = (struct queued){ .monitor = monitor };
+		memwait_op_init(&op.op, self->loop, called_from_queue, &op);
+		runner_start(&thread.runner, wait_in_queue_until, &thread);
 		await_waiters_or_done(self->fd, &monitor->cond, U32_SIZE, 1,
 				      &thread.runner.done);
 		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
@@ -258,21 +258,21 @@ USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out
 		runner_join(&thread.runner);
 	} while (true);
 
-	/* Both have left the condition variable, and sleep on the mutex without a deadline. */
+	/* Both have left the condition variable and sleep on the mutex without a deadline. */
 	spin_until(mw_readable(memwait_loop_fd(self->loop)));
 	EXPECT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	spin_until(now_ns(CLOCK_MONOTONIC) >= deadline);
 	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-	/* Whichever of them is first lets the other go on. */
+	/* The first of them lets the other continue. */
 	ASSERT_EQ(0, dispatch_until(self->loop, &op.called, 1));
 	EXPECT_EQ(0, op.result);
 	EXPECT_EQ(0, runner_join(&thread.runner));
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/* And with nobody to broadcast a time-out is one, however the sequence stands. */
-USERLIB_TEST(L11_a_time_out_after_an_old_broadcast_is_one)
+/* Without a broadcast a timeout is reported, whatever the sequence is. */
+USERLIB_TEST(L11_a_timeout_after_an_old_broadcast_is_reported)
 {
 	struct monitor *monitor = self->shared;
 	struct timespec time;
@@ -292,11 +292,11 @@ USERLIB_TEST(L11_a_time_out_after_an_old_broadcast_is_one)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/* A thread that waits, and is to have the mutex after whoever held it meanwhile. */
+/* A waiter that must get the mutex after the thread that holds it. */
 struct deprived {
 	struct monitor *monitor;
 	struct runner runner;
-	int released;		/* by the one who held it; protected by the mutex */
+	int released;		/* by the holder; protected by the mutex */
 	int is_next;
 	int over;
 };
@@ -323,7 +323,7 @@ static int wait_deprived(void *arg)
 	return err;
 }
 
-/* Closes what the library has opened for the process. */
+/* Closes the descriptors that the library has opened for the process. */
 static int close_device_but(int fd, int loop)
 {
 	char path[64], name[64];
@@ -359,10 +359,10 @@ static void *exit_thread(void *arg)
 }
 
 /*
- * The mutex is locked again, come what may: here by one that is notified, and by one that is
- * cancelled, after the program has closed the device, and while there is no descriptor left.
+ * The wait must reacquire the mutex in any case: here after a notify and after a cancel, when the
+ * program has closed the device and no descriptor is left.
  */
-USERLIB_TEST(L5_who_cannot_sleep_on_the_mutex_gets_it_nevertheless)
+USERLIB_TEST(L5_a_waiter_that_cannot_sleep_on_the_mutex_gets_it)
 {
 	struct monitor *monitor = self->shared;
 	struct deprived deprived;
@@ -372,7 +372,7 @@ USERLIB_TEST(L5_who_cannot_sleep_on_the_mutex_gets_it_nevertheless)
 	int cancel, status;
 	long before;
 
-	/* So that the C library has opened what it unwinds stacks with. */
+	/* Makes the C library open the files that it needs to unwind stacks. */
 	ASSERT_EQ(0, pthread_create(&thread, NULL, exit_thread, NULL));
 	pthread_join(thread, NULL);
 	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
@@ -413,7 +413,10 @@ USERLIB_TEST(L5_who_cannot_sleep_on_the_mutex_gets_it_nevertheless)
 	}
 }
 
-/* POSIX: nobody is blocked on it any more. That they have to get the mutex first is no matter. */
+/*
+ * POSIX: no thread is blocked on the condition variable any more, even if the woken threads must
+ * still get the mutex.
+ */
 USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 {
 	struct monitor *monitor = self->shared;
@@ -437,8 +440,11 @@ USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 		ASSERT_EQ(0xa5, ((unsigned char *)&monitor->cond)[i]);
 }
 
-/* One of several processes that were woken is killed before the mutex: its unlock goes on. */
-USERLIB_TEST(L7_a_woken_process_that_is_killed_swallows_no_unlock)
+/*
+ * One of several woken processes is killed before it locks the mutex: its wake-up passes to the
+ * next.
+ */
+USERLIB_TEST(L7_a_killed_woken_process_loses_no_unlock)
 {
 	struct monitor *monitor = self->shared;
 	struct runner behind;

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L3, L5: who is cancelled at a condition variable passes the signal on, and has the mutex. */
+/* L3, L5: a waiter for a condition that is cancelled passes the signal on, and holds the mutex. */
 #include "cond_test.h"
 
-USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
+USERLIB_TEST(L3_cancel_in_any_state_passes_the_signal_on)
 {
 	struct monitor *monitor = self->shared;
-	struct standing first, behind;
+	struct queued first, behind;
 	unsigned int fair;
-	int stage;
+	int state;
 
 	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
-		for (stage = 0; stage < 4; stage++) {
+		for (state = 0; state < 4; state++) {
 			monitor_init(monitor, fair);
-			first = (struct standing){ .monitor = monitor, .number = 1 };
-			behind = (struct standing){ .monitor = monitor, .number = 2 };
-			ASSERT_EQ(EINPROGRESS, stand_with_loop(&first, self->loop));
-			runner_start(&behind.runner, stand_in_line, &behind);
+			first = (struct queued){ .monitor = monitor, .number = 1 };
+			behind = (struct queued){ .monitor = monitor, .number = 2 };
+			ASSERT_EQ(EINPROGRESS, queue_by_loop(&first, self->loop));
+			runner_start(&behind.runner, wait_in_queue, &behind);
 			await_sleeping(self->fd, monitor, 2);
-			switch (stage) {
+			switch (state) {
 			case 0:	/* waits for the signal */
 				break;
-			case 1:	/* has it, but was not dispatched */
+			case 1:	/* has the signal, but was not dispatched */
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 				break;
 			case 2:	/* waits for the mutex */
-			case 3:	/* has it, but was not dispatched */
+			case 3:	/* holds the mutex, but was not dispatched */
 				ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 				ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 				await_waiters(self->fd, sleep_word(&monitor->mutex, fair), 0, 1);
-				if (stage == 3) {
+				if (state == 3) {
 					ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 				}
 				break;
 			}
 			ASSERT_EQ(0, memwait_op_cancel(&first.op));
 			ASSERT_EQ(-ENOENT, memwait_op_cancel(&first.op));
-			if (stage == 0) {
+			if (state == 0) {
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 			}
-			if (stage == 2) {
+			if (state == 2) {
 				ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 			}
 			EXPECT_EQ(0, runner_join(&behind.runner));
@@ -54,22 +54,22 @@ USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
 USERLIB_TEST(L3_cancel_races_with_signal)
 {
 	struct monitor *monitor = self->shared;
-	struct standing first, behind;
+	struct queued first, behind;
 	struct runner signaller;
 	int round, taken_back = 0, called = 0;
 
 	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
 		monitor_init(monitor, round % 2 ? MEMWAIT_MUTEX_FAIR : 0);
-		first = (struct standing){ .monitor = monitor, .number = 1 };
-		behind = (struct standing){ .monitor = monitor, .number = 2 };
-		ASSERT_EQ(EINPROGRESS, stand_with_loop(&first, self->loop));
-		runner_start(&behind.runner, stand_in_line, &behind);
+		first = (struct queued){ .monitor = monitor, .number = 1 };
+		behind = (struct queued){ .monitor = monitor, .number = 2 };
+		ASSERT_EQ(EINPROGRESS, queue_by_loop(&first, self->loop));
+		runner_start(&behind.runner, wait_in_queue, &behind);
 		await_sleeping(self->fd, monitor, 2);
 		runner_race(&signaller, memwait_cond_signal, &monitor->cond);
 		if (round % 3)
 			memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		if (!memwait_op_cancel(&first.op)) {
-			/* The one signal is for the one that is left. */
+			/* The only signal is for the remaining waiter. */
 			taken_back++;
 			ASSERT_EQ(0, first.called);
 		} else {
@@ -82,10 +82,10 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 		ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
 		ASSERT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
 	}
-	TH_LOG("%d taken back, %d called back", taken_back, called);
+	TH_LOG("%d cancelled, %d called back", taken_back, called);
 }
 
-USERLIB_TEST(L5_a_cancelled_thread_has_the_mutex_in_its_handler)
+USERLIB_TEST(L5_a_cancelled_thread_holds_the_mutex_in_its_handler)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runner;
@@ -124,7 +124,7 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 		pthread_join(cancelled.thread, NULL);
 		ASSERT_EQ(0, runner_join(&signaller));
 		if (cancelled.done) {
-			/* It has taken the ticket: here is one for the other. */
+			/* The first waiter has taken the ticket: another one for the second. */
 			give_tickets(monitor, 1);
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		} else {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of condition variables share: tickets for who waits, and a line in order. */
+/*
+ * What the tests of condition variables share: tickets that threads wait for, and a queue of
+ * waiters.
+ */
 #ifndef COND_TEST_H
 #define COND_TEST_H
 
@@ -10,9 +13,9 @@
 struct monitor {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
-	/* All protected by the mutex. */
-	int waiting;		/* have begun to wait */
-	int tickets;		/* what they wait for */
+	/* Protected by the mutex: */
+	int waiting;		/* threads that have begun to wait */
+	int tickets;		/* tickets available */
 	int taken;
 	int violations;
 	int locked_in_handler;
@@ -53,13 +56,18 @@ static inline int read_locked(struct monitor *monitor, const int *what)
 	return value;
 }
 
-/* When a thread has begun to wait, and the mutex is free, it is in the wait. */
+/*
+ * Returns when @n threads are in the wait: a thread that has counted itself and released the mutex.
+ */
 static inline void await_waiting(struct monitor *monitor, int n)
 {
 	spin_until(read_locked(monitor, &monitor->waiting) >= n);
 }
 
-/* When it sleeps in the kernel: the sequence is the first word. */
+/*
+ * Returns when @n threads sleep in the kernel. The sequence is the first word of the condition
+ * variable.
+ */
 static inline void await_sleeping(int fd, struct monitor *monitor, int n)
 {
 	await_waiters(fd, &monitor->cond, MEMWAIT_SIZE_U64, n);
@@ -72,64 +80,64 @@ static inline void give_tickets(struct monitor *monitor, int n)
 	memwait_mutex_unlock(&monitor->mutex);
 }
 
-/* Waiters that stand in line, threads and operations; each has its number. */
-struct standing {
+/* Waiters in a queue, threads and operations; each has a number. */
+struct queued {
 	struct monitor *monitor;
 	int number;
-	int flag;		/* may go; protected by the mutex */
+	int flag;		/* may leave; protected by the mutex */
 	int result;
 	int called;
-	struct timespec time;	/* of stand_until() */
+	struct timespec time;	/* deadline of wait_in_queue_until() */
 	memwait_op_t op;
 	struct runner runner;
 };
 
-static inline void leave_line(struct standing *standing)
+static inline void leave_queue(struct queued *queued)
 {
-	struct monitor *monitor = standing->monitor;
+	struct monitor *monitor = queued->monitor;
 
 	if (monitor->n_order < 64)
-		monitor->order[monitor->n_order++] = standing->number;
+		monitor->order[monitor->n_order++] = queued->number;
 }
 
-/* Goes on with the first wake-up, whatever it is for. */
-static inline int stand_in_line(void *arg)
+/* Leaves after the first wake-up, for any reason. */
+static inline int wait_in_queue(void *arg)
 {
-	struct standing *standing = arg;
-	struct monitor *monitor = standing->monitor;
+	struct queued *queued = arg;
+	struct monitor *monitor = queued->monitor;
 	int err;
 
 	must(memwait_mutex_lock(&monitor->mutex));
 	monitor->waiting++;
 	err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
-	leave_line(standing);
+	leave_queue(queued);
 	memwait_mutex_unlock(&monitor->mutex);
 	return err;
 }
 
-static inline void called_from_line(memwait_op_t *op, int result, void *data)
+static inline void called_from_queue(memwait_op_t *op, int result, void *data)
 {
-	struct standing *standing = data;
+	struct queued *queued = data;
 
-	standing->result = result;
-	standing->called++;
+	queued->result = result;
+	queued->called++;
 	if (result && result != ETIMEDOUT)
 		return;
-	if (memwait_mutex_trylock(&standing->monitor->mutex) != EBUSY)
-		standing->monitor->violations++;
-	leave_line(standing);
-	memwait_mutex_unlock(&standing->monitor->mutex);
+	if (memwait_mutex_trylock(&queued->monitor->mutex) != EBUSY)
+		queued->monitor->violations++;
+	leave_queue(queued);
+	memwait_mutex_unlock(&queued->monitor->mutex);
 }
 
-static inline int stand_with_loop(struct standing *standing, memwait_loop_t *loop)
+static inline int queue_by_loop(struct queued *queued, memwait_loop_t *loop)
 {
-	struct monitor *monitor = standing->monitor;
+	struct monitor *monitor = queued->monitor;
 	int err;
 
-	standing->called = 0;
-	memwait_op_init(&standing->op, loop, called_from_line, standing);
+	queued->called = 0;
+	memwait_op_init(&queued->op, loop, called_from_queue, queued);
 	must(memwait_mutex_lock(&monitor->mutex));
-	err = memwait_cond_wait_async(&monitor->cond, &monitor->mutex, &standing->op);
+	err = memwait_cond_wait_async(&monitor->cond, &monitor->mutex, &queued->op);
 	if (err != EINPROGRESS)
 		memwait_mutex_unlock(&monitor->mutex);
 	return err;
@@ -141,7 +149,7 @@ static inline void handler(void *arg)
 {
 	struct monitor *monitor = arg;
 
-	/* EDEADLK: it is ours, as POSIX promises. */
+	/* EDEADLK: this thread holds the mutex, as POSIX requires. */
 	if (memwait_mutex_lock(&monitor->mutex) == EDEADLK)
 		monitor->locked_in_handler++;
 	memwait_mutex_unlock(&monitor->mutex);

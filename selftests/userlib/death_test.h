@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Threads and processes that come to their end, in every way there is, while they have a lock; and
- * what those that outlive them need.
+ * Threads and processes that end in each possible way while they hold a lock, and helpers for the
+ * tests that check the survivors.
  */
 #ifndef DEATH_TEST_H
 #define DEATH_TEST_H
@@ -10,7 +10,7 @@
 
 #include <sys/resource.h>
 
-/* What threads and processes tell each other. */
+/* Flags and numbers that threads and processes share. */
 static inline int get(const int *number)
 {
 	return __atomic_load_n(number, __ATOMIC_ACQUIRE);
@@ -26,13 +26,13 @@ static inline void await(const int *number)
 	sleep_until(get(number));
 }
 
-/* Until nothing is left of a thread, and nobody can take it for alive. */
+/* Returns when the thread no longer exists. */
 static inline void await_gone(pid_t tid)
 {
 	sleep_until(!thread_state(tid));
 }
 
-/* In a child. */
+/* Runs a function in a child and returns the child's exit status. */
 static inline int in_child(int (*function)(void *), void *arg)
 {
 	pid_t pid = fork_child();
@@ -46,32 +46,32 @@ static inline int in_child(int (*function)(void *), void *arg)
 	return child_status(pid);
 }
 
-/* How an owner comes to its end. */
+/* The ways in which an owner ends. */
 enum {
-	THREAD_ENDS,		/* one of this process, which lives on */
-	IS_KILLED,		/* a process, as all that follow */
+	THREAD_ENDS,		/* a thread of this process, which continues */
+	IS_KILLED,		/* a process, like all that follow */
 	EXITS,
-	LEADER_ENDS,		/* it has another thread */
-	EXECUTES,		/* another program, in which it lives on */
+	LEADER_ENDS,		/* the process has another thread */
+	EXECUTES,		/* the process executes another program */
 	ENDS
 };
 
-/* One that has a lock, and ends with it. */
+/* A thread or process that acquires a lock and ends while it holds it. */
 struct owner {
 	int how;
 	struct hold *hold;
 	struct runner runner;
 	pid_t pid;
-	int pipe[2];		/* the program that is executed writes to it */
+	int pipe[2];		/* the executed program writes to it */
 };
 
-/* In memory that it shares with who has started it. */
+/* In memory that the owner shares with the test. */
 struct hold {
 	int (*lock)(void *object);
 	void *object;
-	int times;		/* that it locks it */
-	int result;		/* of the last time */
-	int has_it, let_go;
+	int times;		/* how often the owner locks the object */
+	int result;		/* of the last call */
+	int locked, may_end;
 };
 
 static inline int hold_it(void *arg)
@@ -81,12 +81,12 @@ static inline int hold_it(void *arg)
 
 	for (i = 0; i < hold->times; i++)
 		hold->result = hold->lock(hold->object);
-	set(&hold->has_it, 1);
-	await(&hold->let_go);
+	set(&hold->locked, 1);
+	await(&hold->may_end);
 	return hold->result;
 }
 
-static inline void *outlive(void *arg)
+static inline void *stay_alive(void *arg)
 {
 	pause();
 	return NULL;
@@ -98,7 +98,7 @@ static inline void end_process(struct owner *owner)
 
 	switch (owner->how) {
 	case LEADER_ENDS:
-		pthread_create(&thread, NULL, outlive, NULL);
+		pthread_create(&thread, NULL, stay_alive, NULL);
 		hold_it(owner->hold);
 		pthread_exit(NULL);
 		break;
@@ -112,7 +112,7 @@ static inline void end_process(struct owner *owner)
 	_exit(0);
 }
 
-/* It locks it so many times, which may take a while. */
+/* Starts an owner, which locks the object @times times. Does not wait until it has. */
 static inline void owner_begin(struct owner *owner, struct hold *hold, int how,
 			       int (*lock)(void *object), void *object, int times)
 {
@@ -133,10 +133,10 @@ static inline void owner_begin(struct owner *owner, struct hold *hold, int how,
 		end_process(owner);
 }
 
-/* Returns what locking has said, the last time. */
+/* Returns the result of the owner's last lock call. */
 static inline int owner_result(struct owner *owner)
 {
-	await(&owner->hold->has_it);
+	await(&owner->hold->locked);
 	return owner->hold->result;
 }
 
@@ -147,13 +147,13 @@ static inline int owner_start(struct owner *owner, struct hold *hold, int how,
 	return owner_result(owner);
 }
 
-/* Returns when it has come to its end, as far as it does. */
+/* Ends the owner and returns when it has ended. */
 static inline void owner_end(struct owner *owner)
 {
 	char here;
 
 	if (owner->how != IS_KILLED)
-		set(&owner->hold->let_go, 1);
+		set(&owner->hold->may_end, 1);
 	switch (owner->how) {
 	case THREAD_ENDS:
 		runner_join(&owner->runner);
@@ -175,7 +175,7 @@ static inline void owner_end(struct owner *owner)
 	}
 }
 
-/* What has been left of its process. */
+/* Removes what is left of the owner's process. */
 static inline void owner_reap(struct owner *owner)
 {
 	if (owner->how == THREAD_ENDS)
@@ -186,7 +186,6 @@ static inline void owner_reap(struct owner *owner)
 		kill_child(owner->pid);
 }
 
-/* The same at once. */
 static inline void owner_end_and_reap(struct owner *owner)
 {
 	owner_end(owner);

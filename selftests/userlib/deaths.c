@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Death at any instruction, with exact accounting. Processes use one object of each kind, in memory
- * that each of them maps at an address of its own. They block, try, give up, and wait in loops. One
- * after the other they are killed at random, and replaced. No more may be lost than they had:
+ * that each process maps at an address of its own. They block, try, give up, and wait in loops. One
+ * after another they are killed at random times and replaced. No more may be lost than what the
+ * dead processes held:
  *
- * - a ROBUST lock tells of each owner that died with it, and of no other, and all who wait are told
- *   if it cannot be recovered; what is guarded is as the last owner left it;
- * - another mutex stays locked if its owner has died with it, and is unlocked here in its place; a
- *   mutex that is free is taken by those who wait;
- * - a semaphore has what was posted less what was taken;
- * - producers and consumers wait for conditions, and none sleeps while there is something to do;
- * - what was sent is received once, in the order of each sender, or was in the hands of a dead
- *   process; a channel never gets smaller, and once it is closed all come to an end;
- * - nobody passes a barrier, or a wait group, before all have arrived or are done; and then all do.
+ * - a ROBUST lock reports each owner that died while it held the lock, and no other; all waiters
+ *   get ENOTRECOVERABLE if it cannot be recovered; the data is as the last owner left it;
+ * - any other mutex stays locked if its owner died, and the test unlocks it; a free mutex is
+ *   acquired by its waiters;
+ * - the value of a semaphore is the number of posts minus the number of waits that returned;
+ * - producers and consumers wait for conditions, and none sleeps while it could proceed;
+ * - each item that was sent is received once, in the order of its sender, or a dead process had it;
+ *   a channel never loses capacity, and after it is closed all users end;
+ * - no process passes a barrier or a wait group before all have arrived or are done; then all pass.
  *
- * A process writes down in shared memory what it is about to do, and that it has done it. So only
- * the call that it dies in is uncertain. Every other second all come to rest, and everything must
- * add up. If something makes no progress though it could, that is a failure as well: what the words
- * hold and what each process was about is printed.
+ * Each process records in shared memory what it is about to do, and that it has done it, so that
+ * only the call in which it dies is uncertain. Every other second all processes end, and the
+ * accounts must balance. An object on which no process makes progress although one could is a
+ * failure as well: the words and the state of each process are printed.
  *
- * MEMWAIT_DEATHS_SECONDS sets the length, MEMWAIT_DEATHS_SEED the seed of all choices, of which the
- * scheduler makes more. MEMWAIT_DEATHS_ONLY is a list of teams; the others stay away.
+ * MEMWAIT_DEATHS_SECONDS sets the duration, MEMWAIT_DEATHS_SEED the seed of all random choices (the
+ * scheduler makes further ones). MEMWAIT_DEATHS_ONLY is a list of the teams that run.
  */
 #include "deaths_book_test.h"
 
-/* A receiver ends when it gets one. If these are too many, they are received here in the end. */
+/*
+ * Sends an item that ends its receiver. If there are too many, the test receives them at the end.
+ */
 static void poison_receivers(void)
 {
 	struct item item = { .sender = POISON };
@@ -37,13 +40,13 @@ static void poison_receivers(void)
 		expect(ret, 0, "poison");
 }
 
-/* Whether a process lives that does this work. */
+/* Whether a process that does this work is alive. */
 static bool has_team(void (*work)(int object), int object)
 {
 	int slot;
 
 	for (slot = 0; slot < slots; slot++) {
-		if (lives(slot) && slot_team[slot]->work == work &&
+		if (is_alive(slot) && slot_team[slot]->work == work &&
 		    slot_team[slot]->object == object)
 			return true;
 	}
@@ -61,7 +64,7 @@ static bool is_being_taken(int o)
 	return false;
 }
 
-static bool can_trade(int o)
+static bool queue_can_progress(int o)
 {
 	uint64_t there = load(&area->objects[o].made) - load(&area->objects[o].taken);
 
@@ -78,7 +81,7 @@ static bool can_transfer(void)
 	for (slot = 0; slot < slots; slot++) {
 		void (*work)(int object) = slot_team[slot]->work;
 
-		if (!lives(slot))
+		if (!is_alive(slot))
 			continue;
 		receives |= work == juggle || work == receive_items;
 		sends |= (work == juggle || work == send_items) &&
@@ -92,7 +95,7 @@ static bool can_meet(void)
 	return members && members_left() == members;
 }
 
-/* The epoch can end, if all is done, or there is a helper to do it. */
+/* The epoch can end if all is done, or if there is a helper to do it. */
 static bool can_pass(void)
 {
 	int slot;
@@ -100,20 +103,20 @@ static bool can_pass(void)
 	if (!all_done() && !has_team(help, 0))
 		return false;
 	for (slot = 0; slot < slots; slot++) {
-		if (lives(slot) && slot_team[slot]->helps)
+		if (is_alive(slot) && slot_team[slot]->helps)
 			return true;
 	}
 	return false;
 }
 
-/* Whether there are processes that can go on here, and so will. */
+/* Whether there are processes that can proceed here, and must. */
 static bool is_due(int watch)
 {
 	switch (watch) {
-	case TRADE:
-		return can_trade(QUEUE);
-	case ROBUST_TRADE:
-		return can_trade(ROBUST_QUEUE);
+	case USE_QUEUE:
+		return queue_can_progress(QUEUE);
+	case USE_ROBUST_QUEUE:
+		return queue_can_progress(ROBUST_QUEUE);
 	case CHANNEL:
 		return can_transfer();
 	case BARRIER:
@@ -130,9 +133,9 @@ static uint64_t progress_of(int watch)
 	struct guarded *objects = area->objects;
 
 	switch (watch) {
-	case TRADE:
+	case USE_QUEUE:
 		return load(&objects[QUEUE].made) + load(&objects[QUEUE].taken);
-	case ROBUST_TRADE:
+	case USE_ROBUST_QUEUE:
 		return load(&objects[ROBUST_QUEUE].made) + load(&objects[ROBUST_QUEUE].taken);
 	case CHANNEL:
 		return load(&area->items_sent) + load(&area->items_received);
@@ -147,13 +150,13 @@ static uint64_t progress_of(int watch)
 
 static const char *name_of(int watch)
 {
-	static const char *const names[] = { "trade", "robust trade", "channel", "barrier",
+	static const char *const names[] = { "queue", "robust queue", "channel", "barrier",
 					     "wait group" };
 
 	return watch < OBJECTS ? kinds[watch].name : names[watch - OBJECTS];
 }
 
-/* While all come to an end, let_them_end() has an eye on the time. */
+/* While all processes end, let_them_end() checks the time. */
 static void watch_all(void)
 {
 	uint64_t now = now_ns(CLOCK_MONOTONIC);
@@ -183,7 +186,7 @@ static void tend(void)
 	tend_group();
 }
 
-static bool goes_on(uint64_t end)
+static bool continues(uint64_t end)
 {
 	return now_ns(CLOCK_MONOTONIC) < end && !load(&area->broken);
 }
@@ -192,15 +195,15 @@ static void pause_a_moment(void)
 {
 	struct timespec time = { .tv_nsec = NSEC_PER_MSEC / 10 + draw(5 * NSEC_PER_MSEC) };
 
-	/* Many short ones. */
+	/* Many short pauses. */
 	if (one_in(2))
 		time.tv_nsec /= 10;
 	nanosleep(&time, NULL);
 }
 
 /*
- * After a death all processes that can go on do so, before a new one comes, which might wake those
- * that sleep although they can go on.
+ * After a death all processes that can proceed must do so before a new process starts, because the
+ * new one might wake processes that sleep by mistake.
  */
 static void await_progress(void)
 {
@@ -229,7 +232,7 @@ static void let_them_run(void)
 			start_process(slot);
 	}
 	end = now_ns(CLOCK_MONOTONIC) + ROUND;
-	while (goes_on(end) || (deaths < least && !load(&area->broken))) {
+	while (continues(end) || (deaths < least && !load(&area->broken))) {
 		pause_a_moment();
 		slot = kill_one();
 		if (slot >= 0 && one_in(3))
@@ -241,7 +244,7 @@ static void let_them_run(void)
 	}
 }
 
-/* All end by themselves, but for some that are killed even now. */
+/* All processes end by themselves, except some that are killed even now. */
 static void let_them_end(void)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
@@ -256,11 +259,11 @@ static void let_them_end(void)
 		tend();
 		close_queue(QUEUE);
 		close_queue(ROBUST_QUEUE);
-		stand_in();
+		arrive_for_members();
 		if (!closes)
 			poison_receivers();
-		if (!goes_on(end))
-			broken("not all have come to an end");
+		if (!continues(end))
+			broken("not all processes ended");
 		pause_a_moment();
 	}
 }
@@ -273,8 +276,8 @@ static void account_for_lock(int o)
 
 	if (!kinds[o].robust && left_of(g, o)) {
 		if (!book->doubted)
-			broken("%s: locked, by nobody", kinds[o].name);
-		unlock_for_the_dead(o);
+			broken("%s: locked, but no process holds it", kinds[o].name);
+		unlock_for_dead_process(o);
 	}
 	ret = kinds[o].calls->take(g, TRY, NULL, NULL);
 	if (ret == ENOTRECOVERABLE) {
@@ -286,10 +289,10 @@ static void account_for_lock(int o)
 			kinds[o].calls->make_consistent(g);
 		leave(o);
 	}
-	if (kinds[o].robust && (g->told < book->sure || g->told > book->sure + book->maybe))
-		broken("%s: %llu died with it, and %llu maybe; %llu were told", kinds[o].name,
+	if (kinds[o].robust && (g->died < book->sure || g->died > book->sure + book->maybe))
+		broken("%s: %llu died with it, %llu maybe; %llu times EOWNERDEAD", kinds[o].name,
 		       (unsigned long long)book->sure, (unsigned long long)book->maybe,
-		       (unsigned long long)g->told);
+		       (unsigned long long)g->died);
 	CHECK_OK(destroy(o));
 }
 
@@ -317,7 +320,7 @@ static void account_for_queue(int o)
 		       (unsigned long long)g->taken);
 }
 
-/* It is as large as ever. */
+/* The capacity of the channel is unchanged. */
 static void fill_channel(void)
 {
 	struct item item = { .sender = POISON };
@@ -352,7 +355,7 @@ static void account_for_channel(bool closed)
 		}
 	}
 	if (lost > may_have_received || unsure > may_have_sent)
-		broken("channel: %llu lost, %llu died with one in hand; %llu came, %llu unsure",
+		broken("channel: %llu lost, %llu died with one in hand; %llu arrived, %llu unsure",
 		       (unsigned long long)lost, (unsigned long long)may_have_received,
 		       (unsigned long long)unsure, (unsigned long long)may_have_sent);
 	all_lost += lost;
@@ -369,7 +372,7 @@ static void close_books(void)
 
 		book->all_sure += book->sure;
 		book->all_maybe += book->maybe;
-		book->all_told += g->told;
+		book->all_owners_died += g->died;
 		book->all_turns += g->turns;
 		book->sure = 0;
 		book->maybe = 0;
@@ -380,7 +383,7 @@ static void close_books(void)
 	may_have_received = 0;
 }
 
-/* How many of each team there are in this round. */
+/* Chooses how many processes of each team run in this round. */
 static void draw_teams(void)
 {
 	int slot = 0, i, n, there;
@@ -398,7 +401,7 @@ static void draw_teams(void)
 	}
 }
 
-/* Everything as new, but for what goes on. */
+/* Initialises everything, except what is continued. */
 static void begin_round(void)
 {
 	int o, slot;
@@ -442,7 +445,7 @@ static void one_round(void)
 		let_them_end();
 	if (load(&area->broken))
 		return;
-	stand_down();
+	cancel_arrivals();
 	tend_group();
 	for (o = 0; o < TOKENS; o++)
 		account_for_lock(o);
@@ -450,12 +453,14 @@ static void one_round(void)
 	account_for_queue(QUEUE);
 	account_for_queue(ROBUST_QUEUE);
 	account_for_channel(rounds % 2);
-	/* Neither can be destroyed: those that were killed in their wait have not left. */
+	/*
+	 * Neither can be destroyed, because processes that were killed in their wait have not left.
+	 */
 	CHECK_OK(memwait_waitgroup_timedwait(&area->group, &past));
 	close_books();
 }
 
-/* In words of 32 bits. */
+/* As 32-bit words. */
 static const char *words_of(const void *object, size_t size)
 {
 	static char text[512];
@@ -478,7 +483,7 @@ static void report_object(struct __test_metadata *_metadata, int o)
 	TH_LOG("  %llu turns, %llu %llu, inside %d, ruined %d", (unsigned long long)g->turns,
 	       (unsigned long long)g->one, (unsigned long long)g->two, (int)g->inside - 1,
 	       g->ruined);
-	TH_LOG("  told %llu, sure %llu, maybe %llu%s", (unsigned long long)g->told,
+	TH_LOG("  EOWNERDEAD %llu, sure %llu, maybe %llu%s", (unsigned long long)g->died,
 	       (unsigned long long)books[o].sure, (unsigned long long)books[o].maybe,
 	       books[o].doubted ? ", in doubt" : "");
 	if (o < QUEUE)
@@ -498,7 +503,7 @@ static void report_process(struct __test_metadata *_metadata, int slot)
 	if (!present[slot])
 		return;
 	TH_LOG("slot %d, %s: %s, %s: %c; hands%s", slot, slot_team[slot]->name, record->doing,
-	       record->form, lives(slot) ? thread_state(record->pid) : '-',
+	       record->form, is_alive(slot) ? thread_state(record->pid) : '-',
 	       words_of(record->hands, sizeof(record->hands)));
 	TH_LOG("  arrived %llu, returned %llu, sends %llu, receives %d, passed %d",
 	       (unsigned long long)record->arrived, (unsigned long long)record->returned,
@@ -543,21 +548,21 @@ static void totals(struct __test_metadata *_metadata)
 	TH_LOG("%llu deaths in %llu rounds", (unsigned long long)deaths,
 	       (unsigned long long)rounds);
 	for (o = 0; o < OBJECTS; o++)
-		TH_LOG("%s: %llu turns; died with it: %llu, maybe %llu; told %llu, left %llu",
+		TH_LOG("%s: %llu turns; died with it: %llu, maybe %llu; EOWNERDEAD %llu, left %llu",
 		       kinds[o].name, (unsigned long long)books[o].all_turns,
 		       (unsigned long long)books[o].all_sure,
 		       (unsigned long long)books[o].all_maybe,
-		       (unsigned long long)books[o].all_told,
+		       (unsigned long long)books[o].all_owners_died,
 		       (unsigned long long)books[o].left_locked);
-	TH_LOG("ruined and renewed: %llu", (unsigned long long)ruins);
-	TH_LOG("channel: %llu sent, %llu received, %llu lost, %llu sent by the dead",
+	TH_LOG("ruined and initialised again: %llu", (unsigned long long)ruins);
+	TH_LOG("channel: %llu sent, %llu received, %llu lost, %llu sent by dead processes",
 	       (unsigned long long)area->items_sent, (unsigned long long)area->items_received,
 	       (unsigned long long)all_lost, (unsigned long long)all_unsure);
 	TH_LOG("barrier: %llu passed; wait group: %d epochs, %llu died while done",
 	       (unsigned long long)area->meetings, area->epoch, (unsigned long long)unsure_of);
 }
 
-/* "a,b": a name may be the beginning of several. */
+/* @only is a comma-separated list; a name may be a prefix of several. */
 static bool is_asked_for(const char *only, const char *name)
 {
 	const char *p = only;
@@ -584,7 +589,7 @@ static void fill_slots(void)
 	}
 }
 
-/* The dead are not counted any more, once their waiters have been told. */
+/* Owners of dead processes are counted until their waiters have been notified. */
 static bool await_owners(int fd, uint64_t n)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
@@ -604,7 +609,7 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	seed = given ? strtoull(given, NULL, 0) : now_ns(CLOCK_REALTIME);
 	my_random = seed | 1;
 	TH_LOG("seed %llu", (unsigned long long)seed);
@@ -620,11 +625,11 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 	ASSERT_NE(MAP_FAILED, area);
 	me = record_of(MOST_SLOTS);
 	for (slot = 0; slot < slots; slot++)
-		EXPECT_EQ(0, memwait_op_init(&stand_ins[slot].op, my_loop, count_call,
-					     &stand_ins[slot]));
+		EXPECT_EQ(0, memwait_op_init(&arrivals[slot].op, my_loop, count_call,
+					     &arrivals[slot]));
 	do {
 		one_round();
-	} while (goes_on(end));
+	} while (continues(end));
 
 	EXPECT_EQ(0, area->broken);
 	if (area->broken) {
@@ -632,14 +637,14 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 		close_books();
 	}
 	for (slot = 0; slot < slots; slot++) {
-		if (!lives(slot))
+		if (!is_alive(slot))
 			continue;
 		kill(record_of(slot)->pid, SIGKILL);
 		waitpid(record_of(slot)->pid, NULL, 0);
 	}
 	totals(_metadata);
 	for (slot = 0; slot < slots; slot++)
-		memwait_op_cancel(&stand_ins[slot].op);
+		memwait_op_cancel(&arrivals[slot].op);
 	EXPECT_TRUE(await_owners(self->fd, 2));
 	munmap(area, sizeof(*area));
 	close(memfd);

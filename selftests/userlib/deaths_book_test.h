@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The book of the deaths test: who is there, what the dead leave, what is done in their place. */
+/*
+ * The accounts of the deaths test: which processes run, what dead processes left behind, and what
+ * the test does in their place.
+ */
 #ifndef DEATHS_BOOK_TEST_H
 #define DEATHS_BOOK_TEST_H
 
-#include "deaths_trades_test.h"
+#include "deaths_work_test.h"
 #include <sys/prctl.h>
 
 #define ROUND		(2 * NSEC_PER_SEC)
-#define ROUND_DEATHS	20		/* at least, on a slow machine */
+#define ROUND_DEATHS	20		/* minimum, for slow machines */
 #define PATIENCE	(60 * NSEC_PER_SEC * slowness())
-#define LULL		(5 * NSEC_PER_MSEC)	/* until a lock is suspected to be a dead one's */
+#define LULL		(5 * NSEC_PER_MSEC)	/* before a lock is suspected */
 
 struct team {
 	const char *name;
 	void (*work)(int object);
 	int object;
-	int least, most;	/* so many are there in a round */
+	int least, most;	/* number of processes in a round */
 	bool locks, meets, helps;
-	bool is_spared;		/* a reader that dies is a reader for ever */
+	bool never_killed;		/* a reader that dies counts as a reader forever */
 };
 
 static const struct team teams[] = {
 	{ "lockers", use_locks, 0, 2, 5, .locks = true },
-	{ "readers", read_locks, ROBUST_RWLOCK, 0, 2, .is_spared = true },
+	{ "readers", read_locks, ROBUST_RWLOCK, 0, 2, .never_killed = true },
 	{ "producers", produce, QUEUE, 1, 2, .locks = false },
 	{ "consumers", consume, QUEUE, 1, 2, .locks = false },
 	{ "robust producers", produce, ROBUST_QUEUE, 1, 2, .locks = false },
@@ -34,17 +37,20 @@ static const struct team teams[] = {
 	{ "jugglers", juggle, 0, 0, 2, .locks = true, .meets = true, .helps = true },
 };
 
-/* Deaths with a lock, and with one maybe: since the last account. */
+/* Deaths of processes that held a lock, and of those that may have, since the last account. */
 static struct book {
 	uint64_t sure, maybe;
-	uint64_t all_sure, all_maybe, all_told, all_turns;
-	/* Of what is not robust: whether it may be a dead one's, as long as there was no turn. */
+	uint64_t all_sure, all_maybe, all_owners_died, all_turns;
+	/*
+	 * For locks that are not robust: a dead process may hold it, as long as no other acquires
+	 * it.
+	 */
 	bool doubted;
 	uint64_t doubted_at, left_locked;
-	uint64_t posted;	/* tokens, in the place of the dead */
+	uint64_t posted;	/* tokens, in place of dead processes */
 } books[OBJECTS];
 
-enum { TRADE = OBJECTS, ROBUST_TRADE, CHANNEL, BARRIER, GROUP, WATCHES };
+enum { USE_QUEUE = OBJECTS, USE_ROBUST_QUEUE, CHANNEL, BARRIER, GROUP, WATCHES };
 
 static struct watch {
 	uint64_t progress, since;
@@ -55,7 +61,7 @@ static bool present[MOST_SLOTS];	/* in this round */
 static int slots, members, memfd;
 static uint64_t births, deaths, rounds, ruins;
 static uint64_t may_have_sent, may_have_received, unsure_of, all_lost, all_unsure;
-static struct counted_op stand_ins[MOST_SLOTS];
+static struct counted_op arrivals[MOST_SLOTS];
 static uint64_t seed;
 
 static struct record *record_of(int slot)
@@ -63,7 +69,7 @@ static struct record *record_of(int slot)
 	return &area->records[slot];
 }
 
-static bool lives(int slot)
+static bool is_alive(int slot)
 {
 	return record_of(slot)->pid;
 }
@@ -72,7 +78,7 @@ static void map_area(void)
 {
 	void *old = area, *hint = NULL;
 
-	/* Somewhere else, if there is room. */
+	/* At another address, if there is room. */
 	if (old)
 		hint = (void *)((uintptr_t)old - (2 + draw(1000)) * (sizeof(*area) / 4096 * 4096));
 	area = mmap(hint, sizeof(*area), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
@@ -80,7 +86,7 @@ static void map_area(void)
 		munmap(old, sizeof(*area));
 }
 
-static void live(int slot)
+static void run_team_member(int slot)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	my_random = (seed + births) * 0x9e3779b97f4a7c15ULL | 1;
@@ -109,15 +115,15 @@ static void start_process(int slot)
 	record->form = "";
 	pid = fork();
 	if (!pid)
-		live(slot);
+		run_team_member(slot);
 	if (pid < 0)
 		broken("fork");
 	store(&record->pid, pid > 0 ? pid : 0);
 }
 
 /*
- * Bits of a mutex, in its second byte. HANDED, of a fair one in place of LOCKED: the next that is
- * notified there has it. See lock.c.
+ * Bits in the second byte of a mutex. A FAIR mutex can have HANDED instead of LOCKED: the next
+ * waiter that is notified holds it. See lock.c.
  */
 #define HANDED	4
 #define LOCKED	1
@@ -127,7 +133,7 @@ static uint32_t left_of(const struct guarded *g, int o)
 	const unsigned int taken = o == FAIR ? LOCKED | HANDED : LOCKED;
 	int value;
 
-	/* A free one may be kept for those that wait. */
+	/* A free mutex may be reserved for waiters. */
 	if (o != TOKENS)
 		return ((const unsigned char *)&g->mutex)[1] & taken;
 	memwait_sem_getvalue((memwait_sem_t *)&g->sem, &value);
@@ -135,9 +141,9 @@ static uint32_t left_of(const struct guarded *g, int o)
 }
 
 /*
- * Whether it is taken, and no living process has it. A process that has just got it, and has not
- * written that down, does not sleep. If it is free now and then, the second look finds it so, or
- * finds a turn, or the process that has it.
+ * Whether the lock is held, but by no living process. A process that has just acquired it and has
+ * not yet recorded that does not sleep. If the lock is sometimes free, the second look finds that,
+ * or another acquisition, or the process that holds it.
  */
 static bool is_left_locked(int o)
 {
@@ -151,7 +157,7 @@ static bool is_left_locked(int o)
 		for (slot = 0; slot < slots; slot++) {
 			uint32_t hand = load(&record_of(slot)->hands[o]);
 
-			if (!lives(slot) || hand == FREE || hand == RUINED)
+			if (!is_alive(slot) || hand == FREE || hand == RUINED)
 				continue;
 			if (hand == HELD || hand == GIVING ||
 			    thread_state(record_of(slot)->pid) != 'S')
@@ -162,10 +168,10 @@ static bool is_left_locked(int o)
 }
 
 /*
- * Unlocks it in the place of a dead process. If that has set HANDED, a fair mutex is handed over as
- * it would have done. With a queue a signal may be lost.
+ * Unlocks a lock in place of a dead process. A FAIR mutex with HANDED set is handed over as the
+ * dead process would have done. A queue may have lost a signal.
  */
-static void unlock_for_the_dead(int o)
+static void unlock_for_dead_process(int o)
 {
 	struct guarded *g = &area->objects[o];
 	unsigned char *byte;
@@ -200,10 +206,10 @@ static void settle_doubt(int o)
 		return;
 	book->doubted = false;
 	book->left_locked++;
-	unlock_for_the_dead(o);
+	unlock_for_dead_process(o);
 }
 
-/* If all tokens are gone, and all processes wait for them: the dead have had them. */
+/* If all tokens are gone and all processes wait for them, dead processes had the tokens. */
 static void settle_tokens(void)
 {
 	struct book *book = &books[TOKENS];
@@ -221,7 +227,7 @@ static void settle_tokens(void)
 	book->left_locked++;
 }
 
-static void bury_hand(int o, enum hand hand)
+static void account_for_hand(int o, enum hand hand)
 {
 	struct book *book = &books[o];
 	bool sure = hand == HELD;
@@ -236,14 +242,14 @@ static void bury_hand(int o, enum hand hand)
 		if (sure)
 			CHECK_OK(memwait_sem_post(&area->objects[o].sem));
 	} else if (sure) {
-		unlock_for_the_dead(o);
+		unlock_for_dead_process(o);
 	} else {
 		book->doubted = true;
 		book->doubted_at = load(&area->objects[o].turns);
 	}
 }
 
-static void bury_tickets(int slot)
+static void account_for_tickets(int slot)
 {
 	int i;
 
@@ -263,8 +269,8 @@ static void bury_tickets(int slot)
 	}
 }
 
-/* What a process had when it died, as it has written it down. */
-static void bury(int slot)
+/* Accounts for all that a process held when it died, as it recorded. */
+static void account_for_death(int slot)
 {
 	struct record *record = record_of(slot);
 	int o;
@@ -279,28 +285,28 @@ static void bury(int slot)
 	}
 	may_have_received += record->receiving;
 	record->receiving = 0;
-	bury_tickets(slot);
+	account_for_tickets(slot);
 	for (o = 0; o < OBJECTS; o++) {
-		bury_hand(o, record->hands[o]);
+		account_for_hand(o, record->hands[o]);
 		record->hands[o] = FREE;
 	}
-	/* The signal that was to come. */
+	/* Sends the signal that the process did not send. */
 	for (o = 0; o < OBJECTS; o++) {
 		struct guarded *g = &area->objects[o];
 
-		if (record->tells[o])
-			CHECK_OK(memwait_cond_signal(cond_of(g, record->tells[o])));
-		record->tells[o] = NOBODY;
+		if (record->unsignalled[o])
+			CHECK_OK(memwait_cond_signal(cond_of(g, record->unsignalled[o])));
+		record->unsignalled[o] = NO_CHANGE;
 	}
 }
 
 static void has_ended(int slot, int status)
 {
-	broken("slot %d has ended with %x, in \"%s, %s\"", slot, status, record_of(slot)->doing,
+	broken("slot %d ended with status %x, in \"%s, %s\"", slot, status, record_of(slot)->doing,
 	       record_of(slot)->form);
 }
 
-/* Changes whenever the process writes something down. */
+/* A value that changes whenever the process records something. */
 static uint64_t trace_of(const struct record *record)
 {
 	uint64_t trace = load(&record->steps) + load(&record->arrived) + load(&record->returned) +
@@ -308,11 +314,11 @@ static uint64_t trace_of(const struct record *record)
 	int o;
 
 	for (o = 0; o < OBJECTS; o++)
-		trace = trace * 31 + load(&record->hands[o]) + load(&record->tells[o]);
+		trace = trace * 31 + load(&record->hands[o]) + load(&record->unsignalled[o]);
 	return trace;
 }
 
-/* Until the process has written something down, and a bit longer: it is in a call by then. */
+/* Returns a little after the process has recorded something: it is in a call by then. */
 static void await_trace(const struct record *record)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC / 4;
@@ -325,12 +331,12 @@ static void await_trace(const struct record *record)
 		n--;
 }
 
-/* Most of those that die have done something. Returns the slot, or -1. */
+/* Most processes have made calls before they are killed. Returns the slot, or -1. */
 static int kill_one(void)
 {
 	int slot = draw(slots), status;
 
-	if (!lives(slot) || slot_team[slot]->is_spared ||
+	if (!is_alive(slot) || slot_team[slot]->never_killed ||
 	    (!load(&record_of(slot)->steps) && !one_in(8)))
 		return -1;
 	if (one_in(2))
@@ -338,18 +344,18 @@ static int kill_one(void)
 	kill(record_of(slot)->pid, SIGKILL);
 	if (waitpid(record_of(slot)->pid, &status, 0) < 0 || (status && status != SIGKILL))
 		has_ended(slot, status);
-	bury(slot);
+	account_for_death(slot);
 	deaths++;
 	return slot;
 }
 
-/* Buries those that have ended by themselves. Returns how many are left. */
+/* Reaps processes that have exited. Returns how many are left. */
 static int reap(void)
 {
 	int slot, status, living = 0;
 
 	for (slot = 0; slot < slots; slot++) {
-		if (!lives(slot))
+		if (!is_alive(slot))
 			continue;
 		if (waitpid(record_of(slot)->pid, &status, WNOHANG) <= 0) {
 			living++;
@@ -357,7 +363,7 @@ static int reap(void)
 		}
 		if (status || running())
 			has_ended(slot, status);
-		bury(slot);
+		account_for_death(slot);
 	}
 	return living;
 }
@@ -375,7 +381,10 @@ static int init(int o)
 	return memwait_mutex_init(&g->mutex, kinds[o].flags);
 }
 
-/* Nobody uses it any more. That some have died while they did is no obstacle. */
+/*
+ * No process uses the object any more. Processes that died while they used it must not prevent
+ * this.
+ */
 static int destroy(int o)
 {
 	struct guarded *g = &area->objects[o];
@@ -389,7 +398,7 @@ static int destroy(int o)
 	return memwait_mutex_destroy(&g->mutex);
 }
 
-/* Once all that use it have been told that it is not recoverable, it is made anew. */
+/* Initialises a ruined lock again, once all users have received ENOTRECOVERABLE. */
 static void renew_ruined(int o)
 {
 	struct guarded *g = &area->objects[o];
@@ -411,7 +420,7 @@ static void renew_ruined(int o)
 	ruins++;
 }
 
-/* Some have died while they called done: it has happened, or has not. */
+/* Processes may have died in their call of done, before or after it took effect. */
 static void settle_tickets(void)
 {
 	uint64_t unsure = 0, not_done = 0;
@@ -425,7 +434,7 @@ static void settle_tickets(void)
 		not_done++;
 	expect(ret, EINVAL, "one too many");
 	if (not_done > unsure)
-		broken("wait group: %llu are missing, and %llu may be",
+		broken("wait group: %llu are missing, %llu are uncertain",
 		       (unsigned long long)not_done, (unsigned long long)unsure);
 	for (i = 0; i < TICKETS; i++)
 		store(&area->tickets[i], TICKET(DONE, MOST_SLOTS));
@@ -454,19 +463,19 @@ static bool all_done(void)
 	return true;
 }
 
-/* Once all processes have passed the end of an epoch, the next one begins. */
+/* Begins the next epoch once all processes have passed the end of the last one. */
 static void tend_group(void)
 {
 	static uint32_t stopped;
 	int slot;
 
-	/* There may be nobody left to claim them. */
+	/* There may be no process left that claims tickets. */
 	if (!running())
 		claim_tickets();
 	if (!all_done())
 		return;
 	for (slot = 0; slot < slots; slot++) {
-		if (lives(slot) && slot_team[slot]->helps &&
+		if (is_alive(slot) && slot_team[slot]->helps &&
 		    load(&record_of(slot)->passed) != area->epoch)
 			return;
 	}
@@ -485,12 +494,14 @@ static int members_left(void)
 	int slot, left = 0;
 
 	for (slot = 0; slot < slots; slot++)
-		left += area->members[slot] && lives(slot);
+		left += area->members[slot] && is_alive(slot);
 	return left;
 }
 
-/* The test itself arrives in the place of each member that is gone, as long as others are left. */
-static void stand_in(void)
+/*
+ * The test itself arrives in place of each member that is gone, as long as other members are left.
+ */
+static void arrive_for_members(void)
 {
 	int slot, ret;
 
@@ -499,11 +510,11 @@ static void stand_in(void)
 	for (slot = 0; slot < slots && members_left(); slot++) {
 		struct record *record = record_of(slot);
 
-		if (!area->members[slot] || lives(slot) ||
-		    memwait_op_pending(&stand_ins[slot].op))
+		if (!area->members[slot] || is_alive(slot) ||
+		    memwait_op_pending(&arrivals[slot].op))
 			continue;
 		store(&record->arrived, stamp());
-		ret = memwait_barrier_wait_async(&area->barrier, &stand_ins[slot].op);
+		ret = memwait_barrier_wait_async(&area->barrier, &arrivals[slot].op);
 		if (ret == MEMWAIT_BARRIER_SERIAL_THREAD)
 			store(&record->returned, stamp());
 		else if (ret)
@@ -511,18 +522,18 @@ static void stand_in(void)
 	}
 }
 
-static void stand_down(void)
+static void cancel_arrivals(void)
 {
 	int slot;
 
 	for (slot = 0; slot < slots; slot++) {
-		memwait_op_cancel(&stand_ins[slot].op);
+		memwait_op_cancel(&arrivals[slot].op);
 		record_of(slot)->arrived = 0;
 		record_of(slot)->returned = 0;
 	}
 }
 
-/* No more will come: told with the lock held, so that once is enough. */
+/* No more items will come. Broadcast with the lock held, so that once is enough. */
 static void close_queue(int o)
 {
 	struct guarded *g = &area->objects[o];
@@ -540,7 +551,7 @@ static void close_queue(int o)
 	CHECK_OK(memwait_cond_broadcast(&g->freed));
 }
 
-/* Half the time another process begins to close it, and is killed. */
+/* In half of the rounds another process begins to close it and is killed. */
 static void close_channel(void)
 {
 	struct timespec time = { .tv_nsec = draw(NSEC_PER_MSEC) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the processes of deaths.c do until they are killed, and what they write down before and
- * after each call. See the top of that file.
+ * What the processes of deaths.c do until they are killed, and what they record before and after
+ * each call. See the top of that file.
  */
 #ifndef DEATHS_TEST_H
 #define DEATHS_TEST_H
@@ -9,13 +9,13 @@
 #include "userlib_test.h"
 #include <stdarg.h>
 
-#define HOT		(20 * NSEC_PER_MSEC)	/* so long most use the same lock */
-#define MOST_THERE	4	/* tokens, items in a queue or in the channel: 1 to that many */
-#define MOST_ITEMS	131072			/* of a sender in one round */
+#define HOT		(20 * NSEC_PER_MSEC)	/* how long most processes use the same lock */
+#define MOST_THERE	4	/* of tokens, and of items in a queue or the channel */
+#define MOST_ITEMS	131072			/* of one sender in one round */
 #define TICKETS		3
-#define POISON		UINT32_MAX		/* as a sender: the receiver is to go */
+#define POISON		UINT32_MAX		/* sender of an item that ends its receiver */
 
-/* What is locked, and what it guards. */
+/* A lock and the data that it protects. */
 struct guarded {
 	_Alignas(512)
 	union {
@@ -24,19 +24,19 @@ struct guarded {
 		memwait_sem_t sem;
 		uint64_t word;
 	};
-	uint64_t one, two;	/* equal, whenever it is not locked */
-	uint64_t turns;		/* how often it has been locked */
-	uint64_t told;		/* how often with EOWNERDEAD */
+	uint64_t one, two;	/* equal while the lock is free */
+	uint64_t turns;		/* how often it was locked */
+	uint64_t died;		/* how often EOWNERDEAD was returned */
 	uint32_t inside;	/* 1 + slot of its owner */
-	uint32_t ruined;	/* it was unlocked without having been made consistent */
-	/* Of a queue. */
+	uint32_t ruined;	/* it was unlocked inconsistent */
+	/* For a queue: */
 	memwait_cond_t filled, freed;
 	uint64_t made, taken;
 	uint64_t items[MOST_THERE];
 	uint32_t closed;
 };
 
-/* Those from QUEUE on are the producers' and consumers'. */
+/* The objects from QUEUE on are used by producers and consumers. */
 enum object {
 	ROBUST,
 	ROBUST_RECURSIVE,
@@ -51,17 +51,17 @@ enum object {
 	OBJECTS
 };
 
-/* What a process has of an object. It writes that down before each call, and after it. */
+/* The state of an object from a process's point of view, recorded before and after each call. */
 enum hand {
 	FREE,
-	TAKING,		/* may have it */
+	TAKING,		/* may hold it */
 	HELD,
-	WAITING,	/* for a condition: may have it */
-	GIVING,		/* may have it still */
-	RUINED,		/* has been told that it cannot be recovered */
+	WAITING,	/* for a condition: may hold it */
+	GIVING,		/* may still hold it */
+	RUINED,		/* has received ENOTRECOVERABLE */
 };
 
-enum told { NOBODY, FILLED, FREED };
+enum change { NO_CHANGE, FILLED, FREED };
 
 enum ticket { UNCLAIMED, CLAIMED, FINISHING, UNSURE, DONE };
 
@@ -69,20 +69,23 @@ enum ticket { UNCLAIMED, CLAIMED, FINISHING, UNSURE, DONE };
 #define TICKET_STATE(ticket)	((ticket) & 0xff)
 #define TICKET_SLOT(ticket)	((int)((ticket) >> 8))
 
-#define MOST_SLOTS	32	/* processes; the one after these is the test itself */
+#define MOST_SLOTS	32	/* processes; the slot after these is the test's own */
 
-/* What a process writes down. The next process in its slot goes on with what is marked so. */
+/*
+ * What a process records. The next process in its slot continues with the members that are marked
+ * so.
+ */
 struct record {
-	_Alignas(64) pid_t pid;		/* 0: it is gone */
+	_Alignas(64) pid_t pid;		/* 0: the process is gone */
 	uint32_t steps;
 	const char *doing, *form;
 	uint32_t hands[OBJECTS];
-	uint32_t tells[OBJECTS];	/* a condition that has come true, and was not signalled */
-	uint64_t arrived, returned;	/* by the clock, at the barrier; goes on */
-	uint64_t next;			/* item to send; goes on */
+	uint32_t unsignalled[OBJECTS];	/* a condition that is true but was not signalled */
+	uint64_t arrived, returned;	/* values of the clock at the barrier; continued */
+	uint64_t next;			/* item to send; continued */
 	uint64_t sending;
 	uint32_t receiving;
-	uint32_t passed;		/* how many epochs of the wait group */
+	uint32_t passed;		/* epochs of the wait group that have passed */
 };
 
 struct item {
@@ -92,15 +95,15 @@ struct item {
 };
 
 struct shared {
-	char channel[1024];		/* first, as it is to be aligned */
+	char channel[1024];		/* first, for its alignment */
 	uint32_t phase;
 	uint32_t broken;
 	char why[256];
-	uint64_t clock;			/* each look at it moves it on */
+	uint64_t clock;			/* incremented by each reading */
 	uint32_t tokens, queue_size, channel_size;	/* in this round */
 	struct guarded objects[OBJECTS];
 	memwait_barrier_t barrier;
-	bool members[MOST_SLOTS];	/* of the barrier, in this round */
+	bool members[MOST_SLOTS];	/* of the barrier in this round */
 	uint64_t meetings;
 	memwait_waitgroup_t group;
 	uint32_t epoch;
@@ -113,13 +116,13 @@ struct shared {
 
 enum phase { RUN, STOP };
 
-static struct shared *area;		/* each process has it elsewhere */
+static struct shared *area;		/* mapped at a different address in each process */
 static struct record *me;
 static int my_slot = MOST_SLOTS;
 static uint64_t my_random;
 static memwait_loop_t *my_loop;
 static struct counted_op my_op;
-static uint64_t my_last[MOST_SLOTS];	/* item of each sender that this process has received */
+static uint64_t my_last[MOST_SLOTS];	/* last item received from each sender */
 
 #define load(p)		__atomic_load_n(p, __ATOMIC_SEQ_CST)
 #define store(p, v)	__atomic_store_n(p, v, __ATOMIC_SEQ_CST)
@@ -140,7 +143,7 @@ static bool running(void)
 	return load(&area->phase) == RUN;
 }
 
-/* Says what is wrong, once. A process of a team then stays as it is, to be looked at. */
+/* Records a failure, once. A process of a team then stops, so that its state can be inspected. */
 static __printf(1, 2) void broken(const char *format, ...)
 {
 	uint32_t no = 0;
@@ -172,7 +175,7 @@ static struct timespec soon_time(void)
 	return (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
 }
 
-/* Leaves the others time, and death. */
+/* A point at which other processes run, or this one is killed. */
 static void give_way(void)
 {
 	volatile uint32_t n = draw(64);
@@ -190,14 +193,14 @@ static void step(const char *doing, const char *form)
 	store(&me->steps, me->steps + 1);
 }
 
-/* The operation of this process's loop, for one call. */
+/* Returns the operation of this process's loop, for one call. */
 static memwait_op_t *op_begin(void)
 {
 	my_op.calls = 0;
 	return &my_op.op;
 }
 
-/* What came of the call. Now and then it is cancelled: ECANCELED. */
+/* Completes a call and returns its result. Sometimes cancels the operation: ECANCELED. */
 static int op_end(int ret)
 {
 	if (ret != EINPROGRESS)
@@ -233,7 +236,7 @@ static enum form draw_form(const char *doing)
 	return how;
 }
 
-/* A function of the library in one of its forms. @try: the call that does not wait. */
+/* Calls one of the forms of a library function. @try: the call that does not wait. */
 #define CALL_IN_FORM(how, try, until, wait, time, op, ...)				\
 ({											\
 	int ret_;									\
@@ -285,7 +288,7 @@ static int call_sem(struct guarded *g, enum form how, const struct timespec *tim
 			    memwait_sem_wait, time, op, &g->sem);
 }
 
-/* A lock made of what there is for words: the id of its owner, or 0; and CONTENDED. */
+/* A lock built from word functions. The word is the id of the owner, or 0, and CONTENDED. */
 #define CONTENDED	(MEMWAIT_OWNER_MASK + 1)
 
 static int wait_for_word(uint64_t *word, uint64_t old, enum form how, const struct timespec *time)
@@ -315,7 +318,10 @@ static bool change_word(uint64_t *word, uint64_t *old, uint64_t new)
 					   __ATOMIC_SEQ_CST);
 }
 
-/* As owner.c in the library. A process that was woken, and gives up, wakes the next one. */
+/*
+ * The algorithm of owner.c in the library. A process that was woken and gives up wakes the next
+ * one.
+ */
 static int call_word(struct guarded *g, enum form how, const struct timespec *time,
 		     memwait_op_t *op)
 {
@@ -336,7 +342,7 @@ static int call_word(struct guarded *g, enum form how, const struct timespec *ti
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0)
 			break;
 		woken |= ret != MEMWAIT_NOT_EQUAL;
-		/* Somebody has died: maybe not the owner. */
+		/* A process has died, not necessarily the owner. */
 		if (ret == MEMWAIT_OWNER_DIED &&
 		    wait_for_word(&g->word, old, TRY, NULL) == MEMWAIT_OWNER_DIED &&
 		    change_word(&g->word, &old, id | CONTENDED)) {
@@ -406,8 +412,8 @@ static void put_hand(int o, enum hand hand)
 }
 
 /*
- * The lock has been taken, as @ret says: all is as its last owner has left it. Whether EOWNERDEAD
- * was told is written down first, whether the lock is held after that, so that no death hides it.
+ * The lock was acquired with the result @ret; the data must be as the last owner left it.
+ * EOWNERDEAD is recorded before the lock is recorded as held, so that no death hides it.
  */
 static void enter(int o, int ret)
 {
@@ -416,7 +422,7 @@ static void enter(int o, int ret)
 	if (ret && (ret != EOWNERDEAD || !kinds[o].robust))
 		broken("%s: %s", kinds[o].name, strerror(ret));
 	if (ret == EOWNERDEAD) {
-		store(&g->told, g->told + 1);
+		store(&g->died, g->died + 1);
 		store(&g->two, g->one);
 		store(&g->inside, 0);
 		store(&g->ruined, 0);
@@ -428,7 +434,7 @@ static void enter(int o, int ret)
 		return;
 	}
 	if (g->inside || g->one != g->two)
-		broken("%s: slot %d got it, and slot %d is inside; %llu, %llu", kinds[o].name,
+		broken("%s: slot %d acquired it, but slot %d holds it; %llu, %llu", kinds[o].name,
 		       my_slot, (int)g->inside - 1, (unsigned long long)g->one,
 		       (unsigned long long)g->two);
 	store(&g->inside, my_slot + 1);
@@ -450,7 +456,7 @@ static void leave(int o)
 	put_hand(o, FREE);
 }
 
-/* For reading; or for writing, after EOWNERDEAD. */
+/* The lock is held for reading, or for writing after EOWNERDEAD. */
 static void enter_to_read(int o, int ret)
 {
 	struct guarded *g = &area->objects[o];
@@ -462,12 +468,12 @@ static void enter_to_read(int o, int ret)
 	put_hand(o, HELD);
 	expect(ret, 0, "read lock");
 	if (load(&g->inside) || load(&g->one) != load(&g->two))
-		broken("%s: a reader and slot %d are inside", kinds[o].name, (int)g->inside - 1);
+		broken("%s: held by a reader and by slot %d", kinds[o].name, (int)g->inside - 1);
 	give_way();
 	add(&g->turns, 1);
 }
 
-/* It cannot be had any more, and all that use it are to know that. */
+/* The lock is not recoverable. All its users must find that out. */
 static void give_up_ruined(int o)
 {
 	struct guarded *g = &area->objects[o];
@@ -488,7 +494,7 @@ static bool has_given_up(int ret)
 	return ret == EBUSY || ret == EAGAIN || ret == ETIMEDOUT || ret == ECANCELED;
 }
 
-/* In one of the ways. */
+/* Acquires the lock in a random form. */
 static int take(int o, const struct calls *calls)
 {
 	struct guarded *g = &area->objects[o];
@@ -517,7 +523,7 @@ static void lock_twice(int o)
 	}
 }
 
-/* Sometimes with another lock, further down the list, lest processes wait in a circle. */
+/* Sometimes acquires a second lock, which is later in the list, so that no cycle can occur. */
 static void use(int o, const struct calls *calls)
 {
 	int ret = take(o, calls);
@@ -553,7 +559,7 @@ static void use_in_callback(memwait_op_t *op, int ret, void *data)
 	put_hand(in->object, GIVING);
 }
 
-/* The library unlocks it. */
+/* The library unlocks the lock after the callback. */
 static void execute(int o)
 {
 	struct in_callback in = { .object = o };
@@ -575,7 +581,10 @@ static bool executes(int o)
 	return o == ROBUST || o == NORMAL || o == FAIR;
 }
 
-/* Mostly the same for all processes. If a lock is ruined, that, until the process knows it. */
+/*
+ * Most processes pick the same lock. A ruined lock is picked until the process knows that it is
+ * ruined.
+ */
 static int pick_lock(void)
 {
 	uint32_t o = now_ns(CLOCK_MONOTONIC) / HOT % QUEUE;

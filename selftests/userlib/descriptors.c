@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L10: descriptors that the program has closed, and whose numbers something else has got since. */
+/* L10: descriptors that the program has closed and whose numbers were reused. */
 #include "userlib_test.h"
 
 #include <sys/eventfd.h>
 
-/* The number of the device that the library has opened for the process, or -1. */
+/* The number of the device's descriptor that the library has opened for the process, or -1. */
 static int library_number(int own, memwait_loop_t *loop)
 {
 	struct stat device, st;
@@ -20,7 +20,7 @@ static int library_number(int own, memwait_loop_t *loop)
 	return -1;
 }
 
-/* What may get a number. Each says something else of an ioctl that it does not know. */
+/* Files that may get the number. Each returns another error for an unknown ioctl. */
 enum { NOTHING, EPOLL, URANDOM, EVENTFD, NULL_DEVICE, LARGE_FILE, PIPE, THINGS };
 
 static int open_thing(int thing)
@@ -37,11 +37,11 @@ static int open_thing(int thing)
 	case NULL_DEVICE:
 		return open("/dev/null", O_RDWR | O_CLOEXEC);
 	case LARGE_FILE:
-		/* fstat() of 32 bits fails. */
+		/* A 32-bit fstat() fails for it. */
 		fd = memfd_create("large", MFD_CLOEXEC);
 		return ftruncate(fd, 5LL << 30) ? -1 : fd;
 	default:
-		/* The end to read from; something can be read. */
+		/* The read end, with data to read. */
 		if (pipe(ends) || write(ends[1], "pipe", 4) != 4)
 			return -1;
 		close(ends[1]);
@@ -49,7 +49,7 @@ static int open_thing(int thing)
 	}
 }
 
-/* Something else has the number. @st: what it is. */
+/* Gives the number to another file. @st: the file. */
 static int replace(int number, int thing, struct stat *st)
 {
 	int fd;
@@ -63,7 +63,7 @@ static int replace(int number, int thing, struct stat *st)
 	return fstat(number, st);
 }
 
-/* Whether it is there still, as it was. */
+/* Whether the file still exists, unchanged. */
 static bool is_untouched(int number, int thing, const struct stat *was)
 {
 	char buffer[64];
@@ -85,7 +85,7 @@ static int lock_and_unlock(void *mutex)
 	return memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex);
 }
 
-USERLIB_TEST(L10_the_number_of_the_device_is_something_else)
+USERLIB_TEST(L10_the_devices_number_is_another_file)
 {
 	const struct timespec none = { 0, 0 };
 	memwait_mutex_t *mutex = self->shared;
@@ -98,7 +98,7 @@ USERLIB_TEST(L10_the_number_of_the_device_is_something_else)
 	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
 	for (thing = 0; thing < THINGS; thing++) {
 		for (way = 0; way < 4; way++) {
-			/* By what it is found. */
+			/* These calls find the device. */
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
 			runner_start(&runner, way == 2 ? CALL(memwait_sem_wait) : lock_and_unlock,
 				     way == 2 ? (void *)sem : mutex);
@@ -129,7 +129,7 @@ USERLIB_TEST(L10_the_number_of_the_device_is_something_else)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
+USERLIB_TEST(L10_a_loops_number_is_another_file)
 {
 	struct counted_op counted;
 	uint32_t *word = self->shared;
@@ -159,7 +159,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
 }
 
 /* Both are the device. */
-USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
+USERLIB_TEST(L10_a_loops_number_is_another_loops)
 {
 	struct counted_op lost = { 0 }, counted = { 0 };
 	uint32_t *word = self->shared;
@@ -179,7 +179,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
 	EXPECT_EQ(1, memwait_notify(word, MEMWAIT_ALL, 0));
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&lost.op));
-	/* Armed there, it would be woken and nobody told. */
+	/* If it were armed in the other loop, the callback would be lost. */
 	EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &lost.op));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	EXPECT_EQ(EBADF, memwait_mutex_lock_async(mutex, &lost.op));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Events: who waits goes on when it has been set, be it for a moment. */
+/* Events: waiters continue when the event has been set, even if only for a moment. */
 #include "userlib_test.h"
 
 #define ROUNDS	SOME_OF(2000)
 #define WAITERS	3
 
-USERLIB_TEST(R5_it_is_set_and_cleared)
+USERLIB_TEST(R5_an_event_is_set_and_cleared)
 {
 	memwait_event_t initialised = MEMWAIT_EVENT_INIT;
 	memwait_event_t *event = self->shared;
@@ -37,7 +37,7 @@ struct news {
 	long value;
 };
 
-static int see_the_news(void *arg)
+static int await_news(void *arg)
 {
 	struct news *news = arg;
 	int err = memwait_event_wait(&news->event);
@@ -45,8 +45,8 @@ static int see_the_news(void *arg)
 	return err ? err : news->value != 7;
 }
 
-/* What is plain memory was written before: threads, a process and an operation see it. */
-USERLIB_TEST(R1_all_go_on_and_see_what_was_done)
+/* Threads, a process and an operation see the plain memory that was written before. */
+USERLIB_TEST(R1_all_waiters_continue_and_see_what_was_written)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct news *news = self->shared;
@@ -54,9 +54,9 @@ USERLIB_TEST(R1_all_go_on_and_see_what_was_done)
 	pid_t child;
 	int i;
 
-	child = run_in_child(see_the_news(news));
+	child = run_in_child(await_news(news));
 	for (i = 0; i < WAITERS; i++)
-		runner_start(&runners[i], see_the_news, news);
+		runner_start(&runners[i], await_news, news);
 	ASSERT_EQ(EINPROGRESS, memwait_event_wait_async(&news->event, &counted.op));
 	EXPECT_EQ(EBUSY, memwait_event_wait_async(&news->event, &counted.op));
 	await_waiters(self->fd, news, U32_SIZE, WAITERS + 2);
@@ -69,13 +69,13 @@ USERLIB_TEST(R1_all_go_on_and_see_what_was_done)
 	EXPECT_EQ(0, child_status(child));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
-	/* It stays set: nobody waits. */
+	/* The event stays set: no call waits. */
 	EXPECT_EQ(0, memwait_event_wait_async(&news->event, &counted.op));
 	EXPECT_EQ(1, counted.calls);
 	EXPECT_EQ(0, memwait_event_destroy(&news->event));
 }
 
-/* Over and over, also when the number of changes begins anew. */
+/* Repeatedly, including when the number of changes wraps around. */
 static void set_and_clear(struct __test_metadata *_metadata, memwait_loop_t *loop, int fd,
 			  memwait_event_t *event, unsigned int flags)
 {
@@ -100,22 +100,22 @@ static void set_and_clear(struct __test_metadata *_metadata, memwait_loop_t *loo
 		ASSERT_EQ(0, memwait_event_is_set(event));
 		ASSERT_EQ(0, memwait_event_destroy(event));
 	}
-	/* Two changes a round, and its kind is as it was. */
+	/* Two changes in each round, and the kind is unchanged. */
 	EXPECT_EQ(flags << 24 | ((0x0ffffffcU + 2 * (uint32_t)round) & 0x0fffffff),
 		  event->reserved[0]);
 }
 
-USERLIB_TEST(R1_a_clear_at_once_holds_nobody_back)
+USERLIB_TEST(R1_an_immediate_clear_stops_no_waiter)
 {
 	set_and_clear(_metadata, self->loop, self->fd, self->shared, 0);
 }
 
-USERLIB_TEST(R1_nor_if_it_is_private)
+USERLIB_TEST(R1_an_immediate_clear_of_a_private_event_stops_no_waiter)
 {
 	set_and_clear(_metadata, self->loop, self->fd, self->shared, MEMWAIT_PRIVATE);
 }
 
-USERLIB_TEST(R4_who_waits_in_vain_is_told_so)
+USERLIB_TEST(R4_a_wait_times_out)
 {
 	const struct timespec past = { 0, 0 };
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -134,14 +134,16 @@ USERLIB_TEST(R4_who_waits_in_vain_is_told_so)
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(ETIMEDOUT, counted.result);
 	EXPECT_EQ(EINVAL, memwait_event_clockwait(event, CLOCK_TAI, &past));
-	/* One that is set needs no deadline. */
+	/* If the event is set, the deadline is not checked. */
 	ASSERT_EQ(0, memwait_event_set(event));
 	EXPECT_EQ(0, memwait_event_timedwait(event, &past));
 	EXPECT_EQ(0, memwait_event_clockwait_async(event, CLOCK_MONOTONIC, &past, &counted.op));
 }
 
-/* Its time is over when the loop looks, but it was set before, and is not any more. */
-USERLIB_TEST(R4_what_was_set_in_time_is_not_too_late)
+/*
+ * The deadline has passed when the loop checks, but the event was set before, and is cleared now.
+ */
+USERLIB_TEST(R4_an_event_set_before_the_deadline_is_not_too_late)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_event_t *event = self->shared;
@@ -149,13 +151,13 @@ USERLIB_TEST(R4_what_was_set_in_time_is_not_too_late)
 
 	ASSERT_EQ(EINPROGRESS, memwait_event_clockwait_async(event, CLOCK_MONOTONIC, &soon,
 							     &counted.op));
-	/* Set and cleared by a program that was killed before it could notify. */
+	/* As by a program that sets and clears it and is killed before it notifies. */
 	__atomic_fetch_add(event->reserved, 2, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
 }
 
-USERLIB_TEST(R6_one_that_is_cancelled_takes_nothing_from_the_others)
+USERLIB_TEST(R6_a_cancelled_waiter_takes_nothing_from_others)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct counted_op other = counted_by(&other, self->loop);
@@ -165,7 +167,7 @@ USERLIB_TEST(R6_one_that_is_cancelled_takes_nothing_from_the_others)
 	for (round = 0; round < 2; round++) {
 		ASSERT_EQ(EINPROGRESS, memwait_event_wait_async(event, &counted.op));
 		ASSERT_EQ(EINPROGRESS, memwait_event_wait_async(event, &other.op));
-		/* Before it was set, and when it was. */
+		/* Cancelled before the event is set, or after it. */
 		if (!round) {
 			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 		}
@@ -181,7 +183,7 @@ USERLIB_TEST(R6_one_that_is_cancelled_takes_nothing_from_the_others)
 	EXPECT_EQ(0, memwait_event_destroy(event));
 }
 
-/* A consumer that clears the event before it looks for work finds all that was announced. */
+/* A consumer that clears the event before it looks for work finds all work that was announced. */
 struct work {
 	memwait_event_t event;
 	long offered;
@@ -195,7 +197,7 @@ static int offer(void *arg)
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		/* relaxed: what orders it is the event */
+		/* relaxed: the event orders it */
 		__atomic_fetch_add(&work->offered, 1, __ATOMIC_RELAXED);
 		if (memwait_event_set(&work->event))
 			return 1;
@@ -223,7 +225,7 @@ USERLIB_TEST(R1_no_work_is_overlooked)
 		EXPECT_EQ(0, runner_join(&producers[i]));
 }
 
-/* Two processes that map it at different addresses set it for each other in turn. */
+/* Two processes that map the events at different addresses set them for each other in turn. */
 struct crossing {
 	memwait_event_t there, back;
 	int round;
@@ -242,7 +244,7 @@ static int answer(struct crossing *crossing)
 	return 0;
 }
 
-USERLIB_TEST(R8_processes_that_map_it_elsewhere)
+USERLIB_TEST(R8_processes_that_map_it_at_different_addresses)
 {
 	int memfd = new_file(4096), i, ret;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -272,10 +274,10 @@ USERLIB_TEST(R8_processes_that_map_it_elsewhere)
 }
 
 /*
- * A program of its own words has set it, and was killed before it could notify: whoever comes finds
- * it set, and the next set wakes those who sleep.
+ * A program with its own code has set the event and was killed before it could notify. A later
+ * caller finds the event set, and the next set wakes the sleepers.
  */
-USERLIB_TEST(L7_a_setter_that_is_killed_halfway_is_made_good_by_the_next)
+USERLIB_TEST(L7_the_next_set_wakes_for_a_killed_setter)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_event_t *event = self->shared;

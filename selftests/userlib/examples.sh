@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the examples of the library and of its manual pages: each ends by itself, and says by its
-# exit status whether it has found what it expects (4: not on this kernel). A program of pthreads says the
-# same when it has moved to the library: NAME-memwait as NAME. What a page shows prints what the page
-# says that it prints, NAME.txt, whose licence no page shows. None leaves a file behind.
+# Runs the examples of the library and of its manual pages. Each ends by itself, with exit status 0 if
+# its results are as expected, and 4 if this kernel lacks a feature. A pthreads program that is built
+# with the library, NAME-memwait, must print the same as NAME. An example that is shown in a page must
+# print NAME.txt (without the licence line), which the page shows. No example may leave a file behind.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
 slowness=${MEMWAIT_SLOWNESS:-1}
 cd "$(dirname "$0")" || exit 1
@@ -17,7 +17,7 @@ if [ -z "$programs" ]; then
 	exit 4
 fi
 
-# Where a program, or the library for it, would leave one: here, and where files are shared.
+# Directories in which a program or the library could leave a file.
 files()
 {
 	find . /tmp /dev/shm -maxdepth 1
@@ -38,11 +38,11 @@ for program; do
 	sed 's/^/#   /' /tmp/example.out
 	if [ $status -eq 0 ] && [ -x "${program%-memwait}" ] && [ "${program%-memwait}" != "$program" ]; then
 		timeout -k 5 $((300 * slowness)) "${program%-memwait}" >/tmp/classic.out 2>&1 </dev/null
-		cmp -s /tmp/example.out /tmp/classic.out || status="0, but it says something else"
+		cmp -s /tmp/example.out /tmp/classic.out || status="0, but its output differs"
 	fi
 	if [ "$status" = 0 ] && [ -e "$program.txt" ]; then
 		sed '1{/SPDX/d}' "$program.txt" | cmp -s /tmp/example.out - ||
-			status="0, but the page says something else"
+			status="0, but its output differs from the page"
 	fi
 	case $status in
 	0) echo "ok $number ${program##*/}" ;;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L10: a child is nobody's owner and no loop's creator, however it was made. */
+/* L10: a child owns nothing and is no loop's creator, however it was created. */
 #include "userlib_test.h"
 
 static pid_t raw_clone(void)
@@ -7,7 +7,7 @@ static pid_t raw_clone(void)
 	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* The second one runs no handlers of pthread_atfork(), as _Fork() does not. */
+/* The second one runs no pthread_atfork() handlers, like _Fork(). */
 static pid_t (* const makers[])(void) = { fork, raw_clone };
 
 static const unsigned int kinds[] = {
@@ -22,9 +22,9 @@ struct objects {
 	uint32_t word;
 };
 
-/* What a child must not be let do. Returns how often it was wrong. */
-static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct counted_op *counted,
-		      uint64_t parent)
+/* Calls that a child must not succeed with. Returns how many results were wrong. */
+static int check_child(struct objects *objects, memwait_loop_t *loop, struct counted_op *counted,
+		       uint64_t parent)
 {
 	uint64_t id = parent;
 	int wrong = 0;
@@ -41,7 +41,7 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 	wrong += memwait_loop_stop(loop) != -EPERM;
 	wrong += memwait_op_cancel(&counted->op) != -EPERM;
 	wrong += memwait_loop_close(loop) != 0;
-	/* It has loops of its own. */
+	/* The child can have loops of its own. */
 	if (memwait_loop_new(&loop, 0))
 		return wrong + 1;
 	wrong += memwait_loop_dispatch(loop, MEMWAIT_ALL) != 0;
@@ -53,7 +53,7 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 {
 	struct objects *objects = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
-	size_t i, maker, grandmaker;
+	size_t i, maker, second_maker;
 	uint64_t id;
 	pid_t child, grandchild;
 
@@ -70,19 +70,19 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 		child = makers[maker]();
 		ASSERT_LE(0, child);
 		if (!child)
-			_exit(be_a_child(objects, self->loop, &counted, id));
+			_exit(check_child(objects, self->loop, &counted, id));
 		EXPECT_EQ(0, child_status(child));
 
-		/* And a child that has called nothing has children. */
-		for (grandmaker = 0; grandmaker < ARRAY_SIZE(makers); grandmaker++) {
+		/* Children of a child that has called nothing. */
+		for (second_maker = 0; second_maker < ARRAY_SIZE(makers); second_maker++) {
 			child = makers[maker]();
 			ASSERT_LE(0, child);
 			if (!child) {
-				grandchild = makers[grandmaker]();
+				grandchild = makers[second_maker]();
 				if (!grandchild)
-					_exit(be_a_child(objects, self->loop, &counted, id));
+					_exit(check_child(objects, self->loop, &counted, id));
 				_exit(child_status(grandchild) ||
-				      be_a_child(objects, self->loop, &counted, id));
+				      check_child(objects, self->loop, &counted, id));
 			}
 			EXPECT_EQ(0, child_status(child));
 		}
@@ -104,7 +104,7 @@ struct helped {
 };
 
 /* A process that waits in a loop, and whose child lives on with copies of its descriptors. */
-static void be_helped(struct helped *helped, pid_t (*make)(void))
+static void wait_with_helper(struct helped *helped, pid_t (*make)(void))
 {
 	struct counted_op lock = { 0 }, get = { 0 }, word = { 0 };
 	static uint32_t never;
@@ -142,7 +142,7 @@ static int wait_helped(void *arg)
 	return memwait_sem_wait(&helped->sem);
 }
 
-USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
+USERLIB_TEST(L10_a_loop_ends_with_its_process_although_a_child_has_copies)
 {
 	const unsigned int kind[] = { 0, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_ROBUST };
 	struct helped *helped = self->shared;
@@ -157,7 +157,7 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 		ASSERT_EQ(0, memwait_mutex_lock(&helped->mutex));
 		pid = fork_child();
 		if (!pid) {
-			be_helped(helped, makers[i % ARRAY_SIZE(makers)]);
+			wait_with_helper(helped, makers[i % ARRAY_SIZE(makers)]);
 			_exit(1);
 		}
 		ASSERT_LT(0, pid);
@@ -168,14 +168,14 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 		runner_await_asleep(&waits);
 		ASSERT_EQ(128 + SIGKILL, kill_child(pid));
 
-		/* The dead one was first: what is for it goes to those who live. */
+		/* The dead process was first: its locks and posts pass to living waiters. */
 		EXPECT_EQ(0, memwait_mutex_unlock(&helped->mutex));
 		EXPECT_EQ(0, memwait_sem_post(&helped->sem));
 		EXPECT_EQ(0, runner_join(&locks));
 		EXPECT_EQ(0, runner_join(&waits));
 		EXPECT_EQ(0, memwait_sem_destroy(&helped->sem));
 		EXPECT_EQ(0, memwait_mutex_destroy(&helped->mutex));
-		/* It has copies of this loop, too. */
+		/* The child has copies of this loop's descriptors as well. */
 		kill(helped->helper, SIGKILL);
 		sleep_until(!strchr("RSDt", thread_state(helped->helper) ?: 'X'));
 	}

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L3, L5, L7, R5: whoever was woken for something and gives up, in whatever way, has the next one
- * woken. Two wait; the first is counted by what is given, and then gives up. It stays there, its
- * thread and its loop, as the kernel would have the next one look when these end.
+ * L3, L5, L7, R5: a waiter that was woken and then gives up, in any way, passes the wake-up to the
+ * next waiter. There are two waiters. The first one is counted by a notify and then gives up. Its
+ * thread and its loop continue to exist, because the kernel would notify the next waiter if they
+ * ended.
  */
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-#define OBJECT_SIZE	256	/* where the words are */
+#define OBJECT_SIZE	256	/* covers all words */
 
 #define fallthrough	__attribute__((__fallthrough__))
 
-/* What may become of the first. */
+/* How the first waiter gives up. */
 enum way_to_give_up {
 	CANCELLED, TOO_LATE, KILLED, STOPPED, OP_CANCELLED, LOOP_CLOSED, WAYS,
-	LINGERS,		/* it does not, but takes its time */
+	LINGERS,		/* it does not give up, but is slow */
 };
 
 static const char *const names[] = {
@@ -26,33 +27,33 @@ static const struct thing {
 	const char *name;
 	const struct way *way;
 	unsigned int kind;
-	bool cancels;		/* a wait is a cancellation point */
-	bool keeps_dead;	/* it was handed over to the dead, or the first keeps others out */
-	bool lets_all_in;	/* who comes in between is no reason to wait on */
+	bool cancels;		/* the wait is a cancellation point */
+	bool blocked_by_dead;	/* the dead waiter owns the object, or excludes others */
+	bool others_do_not_block;	/* an acquisition by another thread does not block it */
 } things[] = {
 #define THING(name_, way_, kind_, ...)	\
 	{ .name = (name_), .way = &(way_), .kind = (kind_), ##__VA_ARGS__ }
 	THING("mutex", mutex_way, 0),
 	THING("private mutex", mutex_way, MEMWAIT_PRIVATE),
-	THING("fair mutex", mutex_way, MEMWAIT_MUTEX_FAIR, .keeps_dead = true),
+	THING("fair mutex", mutex_way, MEMWAIT_MUTEX_FAIR, .blocked_by_dead = true),
 	THING("checking mutex", mutex_way, MEMWAIT_MUTEX_ERRORCHECK),
 	THING("robust mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
 	THING("private robust mutex", mutex_way, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE),
-	THING("reader", read_way, 0, .lets_all_in = true),
-	THING("robust reader", read_way, MEMWAIT_RWLOCK_ROBUST, .lets_all_in = true),
+	THING("reader", read_way, 0, .others_do_not_block = true),
+	THING("robust reader", read_way, MEMWAIT_RWLOCK_ROBUST, .others_do_not_block = true),
 	THING("writer", write_way, 0),
 	THING("private writer", write_way, MEMWAIT_PRIVATE),
-	THING("fair writer", write_way, MEMWAIT_RWLOCK_FAIR, .keeps_dead = true),
+	THING("fair writer", write_way, MEMWAIT_RWLOCK_FAIR, .blocked_by_dead = true),
 	THING("writer of writers", write_way, MEMWAIT_RWLOCK_PREFER_WRITER),
 	THING("robust writer", write_way, MEMWAIT_RWLOCK_ROBUST),
 	THING("writer after reader", write_after_read_way, 0),
 	THING("writer of writers after reader", write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER,
-	      .keeps_dead = true),
+	      .blocked_by_dead = true),
 	THING("fair writer after reader", write_after_read_way, MEMWAIT_RWLOCK_FAIR,
-	      .keeps_dead = true),
+	      .blocked_by_dead = true),
 	THING("semaphore", sem_way, 0, .cancels = true),
 	THING("private semaphore", sem_way, MEMWAIT_PRIVATE, .cancels = true),
-	THING("fair semaphore", fair_sem_way, MEMWAIT_SEM_FAIR, .keeps_dead = true),
+	THING("fair semaphore", fair_sem_way, MEMWAIT_SEM_FAIR, .blocked_by_dead = true),
 	THING("receiver", receive_way, 0),
 	THING("private receiver", receive_way, MEMWAIT_PRIVATE),
 	THING("sender", send_way, 0),
@@ -61,21 +62,21 @@ static const struct thing {
 	THING("private condition", condition_way, MEMWAIT_PRIVATE, .cancels = true),
 };
 
-/* What the thread does when a notify has counted its wait, before it is back in the library. */
+/* What the thread does after a notify has counted its wait and before it is back in the library. */
 static __thread enum way_to_give_up gives_up = WAYS;
 static __thread bool has_lost;
 static __thread bool dies_before_change;
-static __thread bool stands_still;
+static __thread bool stalls;
 static __thread bool is_destroyer;
-static int was_counted, may_go_on, was_woken, has_given_up, may_end;
+static int was_counted, may_continue, was_woken, has_given_up, may_end;
 
-static void stand_still(void)
+static void stall(void)
 {
-	if (!stands_still)
+	if (!stalls)
 		return;
-	stands_still = false;
+	stalls = false;
 	__atomic_store_n(&was_counted, 1, __ATOMIC_RELEASE);
-	spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+	spin_until(__atomic_load_n(&may_continue, __ATOMIC_ACQUIRE));
 }
 
 static int intercept(int fd, unsigned long request, void *argument)
@@ -83,18 +84,18 @@ static int intercept(int fd, unsigned long request, void *argument)
 	struct memwait_wait *wait = argument;
 	int ret;
 
-	/* Its deadline passes while it waits once more. */
+	/* Its deadline passes while it waits again. */
 	if (has_lost && request == MEMWAIT_IOC_WAIT)
 		wait->deadline = 1;
 	if (dies_before_change && request == MEMWAIT_IOC_CHANGE_NOTIFY)
 		kill(getpid(), SIGKILL);
-	/* Once: it is about to wake the others, if private. */
+	/* Once: a private barrier's last thread is about to wake the others. */
 	if (request == MEMWAIT_IOC_CHANGE_NOTIFY)
-		stand_still();
+		stall();
 	ret = ioctl_of_kernel(fd, request, argument);
-	/* Or it has just been told how many sleep. */
+	/* Once: it has just asked for the number of waiters. */
 	if (request == MEMWAIT_IOC_WAITERS)
-		stand_still();
+		stall();
 	if (is_destroyer && request == MEMWAIT_IOC_WAIT && !ret)
 		was_woken++;
 	if (ret || (request != MEMWAIT_IOC_WAIT && request != MEMWAIT_IOC_NOTIFY_WAIT))
@@ -110,7 +111,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	case LINGERS:
 		has_lost = gives_up == TOO_LATE;
 		__atomic_store_n(&was_counted, 1, __ATOMIC_RELEASE);
-		spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+		spin_until(__atomic_load_n(&may_continue, __ATOMIC_ACQUIRE));
 		break;
 	default:
 		break;
@@ -118,15 +119,15 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-/* The first of two. */
+/* The first of two waiters. */
 struct first {
 	const struct thing *thing;
 	void *object;
 	enum way_to_give_up how;
-	memwait_loop_t *loop;		/* its own */
+	memwait_loop_t *loop;		/* its own loop */
 	struct counted_op counted;
 	struct runner runner;
-	int result;			/* of the runner, which is there still */
+	int result;			/* of the runner, which continues to exist */
 	pid_t child;
 };
 
@@ -136,7 +137,7 @@ static void stay_there(void)
 	spin_until(__atomic_load_n(&may_end, __ATOMIC_ACQUIRE));
 }
 
-/* Whose wait for a condition is cancelled has the mutex. */
+/* The cleanup handler of a cancelled wait for a condition holds the mutex. */
 static void was_cancelled(void *arg)
 {
 	struct first *first = arg;
@@ -183,7 +184,7 @@ static int begin(struct first *first)
 	default:
 		must(-memwait_loop_new(&first->loop, 0));
 		first->counted = counted_by(&first->counted, first->loop);
-		/* The caller may have it, and be told so. */
+		/* The result may be 0, with the object acquired. */
 		return elsewhere(wait_in_loop, first) != EINPROGRESS;
 	}
 }
@@ -195,7 +196,7 @@ static void stop(int signal)
 	memwait_loop_stop(stopped);
 }
 
-/* It was counted, and gives up. Returns what it gets, and 0 if it does not. */
+/* The first waiter was counted, and gives up. Returns its result, or 0 if it did give up. */
 static int give_up(struct first *first)
 {
 	static const struct timespec long_ago = { -1, 0 };
@@ -210,12 +211,12 @@ static int give_up(struct first *first)
 		return child_status(first->child) - (128 + SIGKILL);
 	case TOO_LATE:
 		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
-		/* Somebody else has it first, if he can. */
+		/* Another thread acquires the object first, if it can. */
 		taken = way->wait_until(first->object, CLOCK_MONOTONIC, &long_ago);
-		__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
 		ret = first->result;
-		if (ret != (taken || first->thing->lets_all_in ? 0 : ETIMEDOUT))
+		if (ret != (taken || first->thing->others_do_not_block ? 0 : ETIMEDOUT))
 			return ret ? ret : -1;
 		if (taken && way->give_back)
 			return 0;
@@ -252,12 +253,12 @@ static int end(struct first *first)
 	}
 }
 
-static void set_the_scene(struct first *first, const struct thing *thing, void *object,
-			  enum way_to_give_up how)
+static void set_up(struct first *first, const struct thing *thing, void *object,
+		   enum way_to_give_up how)
 {
 	*first = (struct first){ .thing = thing, .object = object, .how = how };
 	was_counted = 0;
-	may_go_on = 0;
+	may_continue = 0;
 	has_given_up = 0;
 	may_end = 0;
 }
@@ -268,16 +269,16 @@ static bool is_possible(const struct thing *thing, enum way_to_give_up how)
 	case CANCELLED:
 		return thing->cancels;
 	case TOO_LATE:
-		/* Whom a condition has been told of does not wait again. */
+		/* A waiter that received a signal does not wait again for the condition. */
 		return thing->way != &condition_way;
 	case KILLED:
-		return !thing->keeps_dead && !(thing->kind & MEMWAIT_PRIVATE);
+		return !thing->blocked_by_dead && !(thing->kind & MEMWAIT_PRIVATE);
 	default:
 		return true;
 	}
 }
 
-USERLIB_TEST(L3_who_gives_up_has_the_next_one_woken)
+USERLIB_TEST(L3_a_waiter_that_gives_up_has_the_next_one_woken)
 {
 	const struct sigaction action = { .sa_handler = stop };
 	void *object = self->shared;
@@ -294,7 +295,7 @@ USERLIB_TEST(L3_who_gives_up_has_the_next_one_woken)
 			if (!is_possible(thing, how))
 				continue;
 			TH_LOG("%s: %s", thing->name, names[how]);
-			set_the_scene(&first, thing, object, how);
+			set_up(&first, thing, object, how);
 			ASSERT_EQ(0, thing->way->make(object, thing->kind));
 			ASSERT_EQ(0, begin(&first));
 			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == 1);
@@ -305,7 +306,10 @@ USERLIB_TEST(L3_who_gives_up_has_the_next_one_woken)
 			ASSERT_EQ(0, visitor_join(&next));
 			EXPECT_EQ(0, first.counted.calls);
 			ASSERT_EQ(0, end(&first));
-			/* The dead are not told from those who are about to leave. */
+			/*
+			 * Destroy cannot distinguish dead waiters from waiters that are about to
+			 * leave.
+			 */
 			if (how != KILLED) {
 				ASSERT_EQ(0, thing->way->destroy(object));
 			}
@@ -313,28 +317,29 @@ USERLIB_TEST(L3_who_gives_up_has_the_next_one_woken)
 	}
 }
 
-static int take_and_stay(const struct way *way, void *object, int *has_it)
+static int take_and_stay(const struct way *way, void *object, int *acquired)
 {
 	static const struct timespec long_ago = { -1, 0 };
 
 	if (way->wait_until(object, CLOCK_MONOTONIC, &long_ago))
 		return 1;
-	__atomic_store_n(has_it, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(acquired, 1, __ATOMIC_RELEASE);
 	stay();
 }
 
 /*
- * The next one has named an owner who is not there any more. Who was woken, loses to another and
- * gives up, has it look: else nobody had named the new owner, when that one dies.
+ * The next waiter has announced an owner that no longer exists. A waiter that was woken, loses to
+ * another thread and gives up must wake the next waiter: otherwise no waiter would have announced
+ * the new owner, and its death would not be reported.
  */
-USERLIB_TEST(L6_who_gives_up_has_the_next_one_name_the_owner)
+USERLIB_TEST(L6_after_a_waiter_gives_up_the_next_one_announces_the_owner)
 {
 	static const struct thing robust[] = {
 		THING("mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
 		THING("writer", write_way, MEMWAIT_RWLOCK_ROBUST),
 	};
 	void *object = self->shared;
-	int *has_it = self->shared + 4096;
+	int *acquired = self->shared + 4096;
 	struct visitor next;
 	struct first first;
 	pid_t owner;
@@ -343,8 +348,8 @@ USERLIB_TEST(L6_who_gives_up_has_the_next_one_name_the_owner)
 	for (i = 0; i < ARRAY_SIZE(robust); i++) {
 		const struct way *way = robust[i].way;
 
-		*has_it = 0;
-		set_the_scene(&first, &robust[i], object, TOO_LATE);
+		*acquired = 0;
+		set_up(&first, &robust[i], object, TOO_LATE);
 		ASSERT_EQ(0, way->make(object, robust[i].kind));
 		ASSERT_EQ(0, begin(&first));
 		spin_until(sleepers_within(object, OBJECT_SIZE, 0) == 1);
@@ -352,9 +357,9 @@ USERLIB_TEST(L6_who_gives_up_has_the_next_one_name_the_owner)
 		spin_until(sleepers_within(object, OBJECT_SIZE, 0) == 2);
 		ASSERT_EQ(0, way->give(object));
 		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
-		owner = run_in_child(take_and_stay(way, object, has_it));
-		spin_until(__atomic_load_n(has_it, __ATOMIC_ACQUIRE));
-		__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+		owner = run_in_child(take_and_stay(way, object, acquired));
+		spin_until(__atomic_load_n(acquired, __ATOMIC_ACQUIRE));
+		__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
 		ASSERT_EQ(ETIMEDOUT, first.result);
 		ASSERT_EQ(128 + SIGKILL, kill_child(owner));
@@ -365,20 +370,20 @@ USERLIB_TEST(L6_who_gives_up_has_the_next_one_name_the_owner)
 	}
 }
 
-/* A writer waits in a loop for a reader, one thread after another goes on with it. */
+/* A writer waits in a loop for a reader; another thread then continues the operation. */
 static int begin_to_write(void *arg)
 {
 	struct first *first = arg;
 	int ret = memwait_rwlock_wrlock_async(first->object, &first->counted.op);
 
 	__atomic_store_n(&was_counted, ret == EINPROGRESS ? 1 : -1, __ATOMIC_RELEASE);
-	/* It has closed the gate, and lives on. */
-	spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+	/* The thread has closed the gate, and lives on. */
+	spin_until(__atomic_load_n(&may_continue, __ATOMIC_ACQUIRE));
 	return ret;
 }
 
-/* Gets it, and ends with it. */
-static int go_on_and_end(void *arg)
+/* Acquires the lock and ends. */
+static int acquire_and_end(void *arg)
 {
 	struct first *first = arg;
 	int ret = dispatch_until(first->loop, &first->counted.calls, 1);
@@ -386,7 +391,7 @@ static int go_on_and_end(void *arg)
 	return ret ? ret : first->counted.result;
 }
 
-USERLIB_TEST(L6_the_thread_that_goes_on_with_an_operation_is_the_owner)
+USERLIB_TEST(L6_the_thread_that_continues_an_operation_is_the_owner)
 {
 	struct first first = { .object = self->shared, .loop = self->loop };
 	memwait_rwlock_t *rwlock = self->shared;
@@ -397,27 +402,27 @@ USERLIB_TEST(L6_the_thread_that_goes_on_with_an_operation_is_the_owner)
 	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST |
 					 MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
-	may_go_on = 0;
+	may_continue = 0;
 	was_counted = 0;
 	runner_start(&beginner, begin_to_write, &first);
 	spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 	ASSERT_EQ(1, was_counted);
-	/* At the gate, of which the beginner is the owner. */
+	/* At the gate, which the first thread owns. */
 	visitor_start(&next, &write_way, rwlock);
 	spin_until(sleepers_within(rwlock, sizeof(*rwlock), 0) == 2);
 	ASSERT_EQ(0, memwait_rwlock_unlock(rwlock));
-	EXPECT_EQ(0, elsewhere(go_on_and_end, &first));
-	/* That thread has ended, with the lock. */
+	EXPECT_EQ(0, elsewhere(acquire_and_end, &first));
+	/* The second thread has ended while it held the lock. */
 	EXPECT_EQ(EOWNERDEAD, visitor_join(&next));
-	__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(EINPROGRESS, runner_join(&beginner));
 }
 
 /*
- * Who was woken lives on, as it is a loop; the owner is the thread that dispatches. So the next one
- * has to name that thread, which ends with the lock.
+ * The waiter that was woken lives on, because it is a loop. The owner is the thread that dispatches
+ * the loop, so the next waiter must announce that thread, which ends while it holds the lock.
  */
-USERLIB_TEST(L6_the_next_one_names_the_thread_that_has_it_by_an_operation)
+USERLIB_TEST(L6_the_next_waiter_announces_the_thread_that_dispatches)
 {
 	static const struct thing robust[] = {
 		THING("mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
@@ -439,7 +444,7 @@ USERLIB_TEST(L6_the_next_one_names_the_thread_that_has_it_by_an_operation)
 		visitor_start(&next, robust[i].way, first.object);
 		spin_until(sleepers_within(first.object, OBJECT_SIZE, kind) == 2);
 		ASSERT_EQ(0, robust[i].way->give(first.object));
-		ASSERT_EQ(0, elsewhere(go_on_and_end, &first));
+		ASSERT_EQ(0, elsewhere(acquire_and_end, &first));
 		ASSERT_EQ(EOWNERDEAD, visitor_join(&next));
 	}
 }
@@ -451,10 +456,10 @@ static int die_waking(void *barrier)
 }
 
 /*
- * The last one to come dies when it has announced that all are present, and before it wakes them;
- * one that waits gives up then. Whoever comes next goes on with the rest.
+ * The last arrival dies after it has announced that all are present and before it wakes them; then
+ * a waiter gives up. The next arrival wakes the rest.
  */
-USERLIB_TEST(L7_the_next_one_goes_on_with_those_whose_last_one_died)
+USERLIB_TEST(L7_the_next_arrival_wakes_waiters_of_a_dead_last_one)
 {
 	struct counted_op first = counted_by(&first, self->loop);
 	memwait_barrier_t *barrier = self->shared;
@@ -472,8 +477,8 @@ USERLIB_TEST(L7_the_next_one_goes_on_with_those_whose_last_one_died)
 	EXPECT_EQ(0, first.calls);
 }
 
-/* Comes to a barrier, sleeps there, and gives up. Returns 0 if it does. */
-static int come_and_give_up(struct first *first)
+/* Arrives at a barrier, sleeps there, and gives up. Returns 0 if it does. */
+static int arrive_and_give_up(struct first *first)
 {
 	const struct timespec soon = in_time(CLOCK_MONOTONIC, 10);
 	unsigned int kind = first->thing->kind;
@@ -494,8 +499,8 @@ static const struct thing barriers[] = {
 	THING("private barrier", barrier_way, MEMWAIT_PRIVATE),
 };
 
-/* Who waits there already waits on, and it takes as many to meet as before. */
-USERLIB_TEST(L3_who_gives_up_at_a_barrier_has_not_come)
+/* Other participants continue to wait, and the barrier takes as many as before. */
+USERLIB_TEST(L3_a_waiter_that_gives_up_at_a_barrier_has_not_arrived)
 {
 	const struct sigaction action = { .sa_handler = stop };
 	void *object = self->shared;
@@ -512,11 +517,11 @@ USERLIB_TEST(L3_who_gives_up_at_a_barrier_has_not_come)
 		if (!is_possible(thing, how))
 			continue;
 		TH_LOG("%s: %s, %d other", thing->name, names[how], others);
-		set_the_scene(&first, thing, object, how);
+		set_up(&first, thing, object, how);
 		ASSERT_EQ(0, memwait_barrier_init(object, thing->kind, 2 + others));
 		for (n = 0; n <= others; n++) {
 			if (n == others) {
-				ASSERT_EQ(0, come_and_give_up(&first));
+				ASSERT_EQ(0, arrive_and_give_up(&first));
 			}
 			visitor_start(&visitors[n], thing->way, object);
 			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == n + 1 ||
@@ -536,14 +541,17 @@ USERLIB_TEST(L3_who_gives_up_at_a_barrier_has_not_come)
 	}
 }
 
-static int find_all_and_stand_still(void *barrier)
+static int arrive_last_and_stall(void *barrier)
 {
-	stands_still = true;
+	stalls = true;
 	return memwait_barrier_wait(barrier);
 }
 
-/* The last one has found that the first one is there, which then gives up: they have not met. */
-USERLIB_TEST(L3_who_gives_up_when_the_last_one_has_found_it_has_not_come)
+/*
+ * The last arrival has found that all are present, and then the first one gives up: the round is
+ * not complete.
+ */
+USERLIB_TEST(L3_giving_up_after_the_last_arrival_counts_as_not_arrived)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct timespec time;
@@ -555,10 +563,10 @@ USERLIB_TEST(L3_who_gives_up_when_the_last_one_has_found_it_has_not_come)
 	for (i = 0; i < (int)ARRAY_SIZE(barriers) * 2; i++) {
 		const unsigned int kind = barriers[i / 2].kind;
 
-		set_the_scene(&first, &barriers[i / 2], barrier, OP_CANCELLED);
+		set_up(&first, &barriers[i / 2], barrier, OP_CANCELLED);
 		first.counted = counted_by(&first.counted, self->loop);
 		ASSERT_EQ(0, memwait_barrier_init(barrier, kind, 2));
-		/* Its deadline is not noticed before the loop runs. */
+		/* The loop does not notice the deadline before it runs. */
 		for (ms = 10, ret = ETIMEDOUT; ret == ETIMEDOUT; ms *= 2) {
 			time = in_time(CLOCK_MONOTONIC, ms);
 			ret = i % 2 ? memwait_barrier_wait_async(barrier, &first.counted.op) :
@@ -566,7 +574,7 @@ USERLIB_TEST(L3_who_gives_up_when_the_last_one_has_found_it_has_not_come)
 								      &time, &first.counted.op);
 		}
 		ASSERT_EQ(EINPROGRESS, ret);
-		runner_start(&last, find_all_and_stand_still, barrier);
+		runner_start(&last, arrive_last_and_stall, barrier);
 		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 		if (i % 2) {
 			ASSERT_EQ(0, memwait_op_cancel(&first.counted.op));
@@ -574,7 +582,7 @@ USERLIB_TEST(L3_who_gives_up_when_the_last_one_has_found_it_has_not_come)
 			ASSERT_EQ(0, dispatch_until(self->loop, &first.counted.calls, 1));
 			ASSERT_EQ(ETIMEDOUT, first.counted.result);
 		}
-		__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 		spin_until(sleepers_within(barrier, sizeof(*barrier), kind) == 1 ||
 			   runner_is_done(&last));
 		ASSERT_FALSE(runner_is_done(&last));
@@ -592,8 +600,8 @@ static int destroy(void *arg)
 	return first->thing->way->destroy(first->object);
 }
 
-/* Not just found by the look that destroy takes each second. */
-USERLIB_TEST(L8_who_leaves_last_wakes_destroy)
+/* The last waiter to leave must wake destroy, which also checks by itself once a second. */
+USERLIB_TEST(L8_the_last_waiter_to_leave_wakes_destroy)
 {
 	static const struct thing left[] = {
 		THING("group", group_way, 0),
@@ -608,9 +616,12 @@ USERLIB_TEST(L8_who_leaves_last_wakes_destroy)
 
 	for (i = 0; i < (int)ARRAY_SIZE(left); i++) {
 		was_woken = 0;
-		/* Where the machine stands still for a second, it may be just looking. */
+		/*
+		 * On a very slow machine destroy may be in its own check, so there are several
+		 * attempts.
+		 */
 		for (round = 0; round < 5 && !was_woken; round++) {
-			set_the_scene(&first, &left[i], object, LINGERS);
+			set_up(&first, &left[i], object, LINGERS);
 			may_end = 1;
 			ASSERT_EQ(0, left[i].way->make(object, left[i].kind));
 			runner_start(&first.runner, wait_first, &first);
@@ -619,7 +630,7 @@ USERLIB_TEST(L8_who_leaves_last_wakes_destroy)
 			spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 			runner_start(&destroyer, destroy, &first);
 			spin_until(sleepers_within(object, OBJECT_SIZE, left[i].kind) == 1);
-			__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+			__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 			EXPECT_EQ(0, runner_join(&destroyer));
 			EXPECT_EQ(0, runner_join(&first.runner));
 		}

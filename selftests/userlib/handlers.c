@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L12: what a signal handler may call. The signal comes at each system call that the library makes,
- * where the thread may have a lock of the library's.
+ * L12: functions that a signal handler may call. The signal comes at each system call that the
+ * library makes, when the thread may hold a lock of the library.
  */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
 static void (*handle)(void);
-static int calls_left = -1;	/* system calls until the signal; below 0: none comes */
+static int calls_left = -1;	/* system calls until the signal; negative: no signal */
 static int handled;
 
 static void on_signal(int number)
@@ -15,7 +15,7 @@ static void on_signal(int number)
 	int saved = errno;
 
 	handle();
-	/* What it calls leaves errno alone. */
+	/* The functions must not change errno. */
 	if (errno != saved)
 		abort();
 	handled++;
@@ -65,7 +65,7 @@ int poll(struct pollfd *fds, nfds_t nr, int timeout)
 	return ppoll(fds, nr, timeout < 0 ? NULL : &time, NULL);
 }
 
-/* The signal comes at that system call from now. */
+/* The signal comes at the @call-th system call from now. */
 static void interrupt_at(int call, void (*handler)(void))
 {
 	handle = handler;
@@ -85,12 +85,15 @@ static void stop_it(void)
 struct busy {
 	memwait_op_t op;
 	uint32_t *word;
-	int calls, calls_after;	/* of its callback; those after the signal */
-	int most;		/* then it does not begin again */
+	int calls, calls_after;	/* of its callback; and those after the signal */
+	int most;		/* after which it does not begin again */
 };
 
-/* Begins again, and completes at once: so the loop goes through all that it does. */
-static void go_on(memwait_op_t *op, int result, void *data)
+/*
+ * Begins the operation again and completes it immediately, so that the loop goes through all its
+ * steps.
+ */
+static void repeat(memwait_op_t *op, int result, void *data)
 {
 	struct busy *busy = data;
 
@@ -105,11 +108,11 @@ static void go_on(memwait_op_t *op, int result, void *data)
 
 #define CALLS	60
 
-USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
+USERLIB_TEST(L12_stop_in_a_handler_at_any_system_call)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct busy busy = { .word = self->shared };
-	/* Until it sleeps it makes so many calls, or more. */
+	/* System calls that the loop makes before it sleeps, at least. */
 	static const struct {
 		int most, calls;
 	} loops[] = { { CALLS, CALLS }, { 2, 8 }, { 1, 4 } };
@@ -118,9 +121,9 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 	size_t i;
 
 	loop_to_stop = self->loop;
-	/* Something that stays, so that nothing but the stop ends a run, or a wait for it. */
+	/* A pending operation, so that only the stop ends a run, or a wait for the operation. */
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
-	memwait_op_init(&busy.op, self->loop, go_on, &busy);
+	memwait_op_init(&busy.op, self->loop, repeat, &busy);
 	for (i = 0; i < 2 * ARRAY_SIZE(loops); i++) {
 		waits = i % 2;
 		for (call = 0; call < loops[i / 2].calls; call++) {
@@ -142,12 +145,12 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 	}
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, counted.calls);
-	/* All of them were obeyed. */
+	/* All stops had their effect. */
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
 }
 
-/* The thread that is interrupted begins and cancels, and others sleep in the loop. */
+/* The interrupted thread begins and cancels an operation while others sleep in the loop. */
 USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 {
 	struct counted_op other = counted_by(&other, self->loop);
@@ -189,7 +192,7 @@ struct objects {
 
 static struct objects *objects;
 
-/* All that posts and notifies. */
+/* All functions that post and notify. */
 static void post_and_notify(void)
 {
 	struct memwait_notify notify = { .addr = (uintptr_t)&objects->word, .count = 1 };
@@ -203,7 +206,7 @@ static void post_and_notify(void)
 		abort();
 }
 
-/* Waits for each of the objects, with a deadline; and operates on them. */
+/* Waits for each of the objects with a deadline, and operates on them. */
 static void use_objects(struct __test_metadata *_metadata, memwait_op_t *op)
 {
 	const struct timespec past = { 0, 0 };
@@ -230,7 +233,7 @@ static void use_objects(struct __test_metadata *_metadata, memwait_op_t *op)
 	}
 }
 
-USERLIB_TEST(L12_posts_and_notifies_in_a_handler_wherever_it_comes)
+USERLIB_TEST(L12_posts_and_notifies_in_a_handler_at_any_system_call)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	int call, value;
@@ -262,11 +265,11 @@ static void fork_here(void)
 }
 
 struct forking {
-	int call;			/* within which the handler forks */
-	uint64_t *parents;		/* id, for the child */
+	int call;			/* system call in which the handler forks */
+	uint64_t *parents;		/* id of the parent, for the child */
 };
 
-/* Returns whether the child has one of its own. */
+/* Returns whether the child has an id of its own. */
 static bool has_own_id(uint64_t id, const uint64_t *parents)
 {
 	uint64_t again;
@@ -275,7 +278,7 @@ static bool has_own_id(uint64_t id, const uint64_t *parents)
 	return id != *parents && !memwait_owner(&again) && id == again;
 }
 
-/* Both come back from memwait_owner(). */
+/* Both processes return from memwait_owner(). */
 static int get_id(void *arg)
 {
 	struct forking *forking = arg;
@@ -290,7 +293,7 @@ static int get_id(void *arg)
 	return child_status(forked);
 }
 
-/* Both come back from the lock, which each has in memory of its own. */
+/* Both processes return from the lock call; each has its own copy of the mutex. */
 static int lock_and_unlock(void *arg)
 {
 	struct forking *forking = arg;
@@ -336,7 +339,7 @@ static int lock_and_unlock_there(void *arg)
 	return ret ?: child_status(forked);
 }
 
-/* The kernel restarts the call in both, with the parent's id. */
+/* The kernel restarts the call in both processes with the parent's id. */
 USERLIB_TEST(L10_a_handler_forks_within_a_sleep)
 {
 	const unsigned int kinds[] = { MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_ROBUST };

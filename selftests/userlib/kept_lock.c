@@ -1,60 +1,60 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R12: a mutex that is kept for a waiter that has lost too often. Who comes only then sleeps beside
- * it for a while, and not beyond its own deadline, by whichever clock.
+ * R12: a mutex that is reserved for a waiter that has lost it too often. A later caller first
+ * sleeps for a while although the mutex is free, but not beyond its own deadline, on any clock.
  */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* As lock.c has it. */
-#define KEPT_NS		(10 * NSEC_PER_MSEC)
+/* As in lock.c. */
+#define RESERVED_NS		(10 * NSEC_PER_MSEC)
 
-/* The first waits of a thread that comes, and when it came and began to wait. */
-struct comer {
+/* The first waits of a later caller, and the times when it was called and began to wait. */
+struct later {
 	memwait_mutex_t *mutex;
 	clockid_t clock;
 	struct timespec time;
 	struct memwait_wait wait, next;
 	uint64_t before, now;
 	int waits;
-	bool is_outrun;		/* somebody else has the lock when it has waited */
+	bool is_overtaken;		/* another thread holds the lock after its first wait */
 };
 
-static __thread struct comer *comer;
+static __thread struct later *later;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	struct memwait_wait *wait = argument;
 	int ret;
 
-	if (!comer || request != MEMWAIT_IOC_WAIT)
+	if (!later || request != MEMWAIT_IOC_WAIT)
 		return ioctl_of_kernel(fd, request, argument);
-	if (comer->waits++) {
-		/* It is over soon. */
-		comer->next = *wait;
+	if (later->waits++) {
+		/* This wait must end soon. */
+		later->next = *wait;
 		wait->deadline = 1;
 		return ioctl_of_kernel(fd, request, argument);
 	}
-	comer->now = now_ns(CLOCK_MONOTONIC);
-	comer->wait = *wait;
+	later->now = now_ns(CLOCK_MONOTONIC);
+	later->wait = *wait;
 	ret = ioctl_of_kernel(fd, request, argument);
-	if (comer->is_outrun)
-		must(memwait_mutex_trylock(comer->mutex));
+	if (later->is_overtaken)
+		must(memwait_mutex_trylock(later->mutex));
 	return ret;
 }
 
-static int come(void *arg)
+static int lock_later(void *arg)
 {
 	int err;
 
-	comer = arg;
-	comer->before = now_ns(CLOCK_MONOTONIC);
-	err = memwait_mutex_clocklock(comer->mutex, comer->clock, &comer->time);
-	return err ? err : memwait_mutex_unlock(comer->mutex);
+	later = arg;
+	later->before = now_ns(CLOCK_MONOTONIC);
+	err = memwait_mutex_clocklock(later->mutex, later->clock, &later->time);
+	return err ? err : memwait_mutex_unlock(later->mutex);
 }
 
-/* For an operation, which has lost too often, and whose loop does not run now. */
-static void keep(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
+/* Makes the operation late: it has lost too often, and its loop does not run now. */
+static void make_late(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	must(memwait_mutex_lock(mutex));
 	must(memwait_mutex_lock_async(mutex, op) != EINPROGRESS);
@@ -66,7 +66,7 @@ static void keep(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
 	must(memwait_mutex_unlock(mutex));
 }
 
-/* Until it has a completion. */
+/* Returns when the loop has a completion. */
 static void await_readable(memwait_loop_t *loop)
 {
 	struct pollfd fd = { .fd = memwait_loop_fd(loop), .events = POLLIN };
@@ -74,42 +74,45 @@ static void await_readable(memwait_loop_t *loop)
 	must(poll(&fd, 1, -1) != 1);
 }
 
-USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
+USERLIB_TEST(R12_R4_a_caller_of_a_reserved_lock_meets_its_deadline)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	static const long times[] = { 3, 3600 * 1000 };		/* ms */
 	struct counted_op counted = counted_by(&counted, self->loop);
 	uint64_t ahead, deadline;
 	memwait_mutex_t *mutex = self->shared;
-	struct comer comer;
+	struct later later;
 	int i, ret;
 
 	for (i = 0; i < 4; i++) {
-		comer = (struct comer){ .mutex = mutex, .clock = clocks[i % 2] };
+		later = (struct later){ .mutex = mutex, .clock = clocks[i % 2] };
 		ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
 		counted.calls = 0;
-		keep(self->loop, mutex, &counted.op);
-		/* By how much CLOCK_REALTIME is ahead, at least. */
+		make_late(self->loop, mutex, &counted.op);
+		/* A lower bound of the difference between CLOCK_REALTIME and CLOCK_MONOTONIC. */
 		ahead = now_ns(CLOCK_REALTIME);
 		ahead -= now_ns(CLOCK_MONOTONIC);
-		comer.time = in_time(comer.clock, times[i / 2]);
-		deadline = comer.time.tv_sec * NSEC_PER_SEC + comer.time.tv_nsec;
-		if (comer.clock == CLOCK_REALTIME)
+		later.time = in_time(later.clock, times[i / 2]);
+		deadline = later.time.tv_sec * NSEC_PER_SEC + later.time.tv_nsec;
+		if (later.clock == CLOCK_REALTIME)
 			deadline -= ahead;
-		ret = elsewhere(come, &comer);
+		ret = elsewhere(lock_later, &later);
 		EXPECT_TRUE(!ret || ret == ETIMEDOUT);
-		/* It has slept at all, on the clock of what it is kept for: */
-		ASSERT_TRUE(comer.waits);
-		EXPECT_EQ(0, comer.wait.flags & MEMWAIT_CLOCK_REALTIME);
-		EXPECT_GE(comer.now + KEPT_NS, comer.wait.deadline);
-		/* if it is far, for as long as the lock is kept, else until its deadline. */
+		/* The caller has slept, on the clock of the reservation: */
+		ASSERT_TRUE(later.waits);
+		EXPECT_EQ(0, later.wait.flags & MEMWAIT_CLOCK_REALTIME);
+		EXPECT_GE(later.now + RESERVED_NS, later.wait.deadline);
+		/*
+		 * if its deadline is far away, for as long as the lock is reserved; otherwise until
+		 * its deadline.
+		 */
 		if (i / 2) {
 			EXPECT_EQ(0, ret);
-			EXPECT_LE(comer.before + KEPT_NS, comer.wait.deadline);
+			EXPECT_LE(later.before + RESERVED_NS, later.wait.deadline);
 		} else {
-			EXPECT_GE(deadline > comer.now ? deadline : comer.now, comer.wait.deadline);
+			EXPECT_GE(deadline > later.now ? deadline : later.now, later.wait.deadline);
 		}
-		/* It took the lock, and left it to the operation. */
+		/* It acquired the lock and left it to the operation. */
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
@@ -117,27 +120,27 @@ USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
 	}
 }
 
-/* Who has waited beside it, and does not get it then, waits on until its own deadline. */
-USERLIB_TEST(R4_who_has_come_beside_a_kept_lock_waits_by_its_own_clock)
+/* A caller that does not get the lock after that sleep waits on until its own deadline. */
+USERLIB_TEST(R4_a_caller_of_a_reserved_lock_waits_by_its_own_clock)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_mutex_t *mutex = self->shared;
-	struct comer comer;
+	struct later later;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
-		comer = (struct comer){ .mutex = mutex, .clock = clocks[i], .is_outrun = true };
+		later = (struct later){ .mutex = mutex, .clock = clocks[i], .is_overtaken = true };
 		ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
 		counted.calls = 0;
-		keep(self->loop, mutex, &counted.op);
-		comer.time = in_time(clocks[i], 3600 * 1000);
-		EXPECT_EQ(ETIMEDOUT, elsewhere(come, &comer));
-		EXPECT_EQ(2, comer.waits);
+		make_late(self->loop, mutex, &counted.op);
+		later.time = in_time(clocks[i], 3600 * 1000);
+		EXPECT_EQ(ETIMEDOUT, elsewhere(lock_later, &later));
+		EXPECT_EQ(2, later.waits);
 		EXPECT_EQ(clocks[i] == CLOCK_REALTIME ? MEMWAIT_CLOCK_REALTIME : 0,
-			  comer.next.flags & MEMWAIT_CLOCK_REALTIME);
-		EXPECT_EQ(comer.time.tv_sec * NSEC_PER_SEC + comer.time.tv_nsec,
-			  comer.next.deadline);
+			  later.next.flags & MEMWAIT_CLOCK_REALTIME);
+		EXPECT_EQ(later.time.tv_sec * NSEC_PER_SEC + later.time.tv_nsec,
+			  later.next.deadline);
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
@@ -146,11 +149,14 @@ USERLIB_TEST(R4_who_has_come_beside_a_kept_lock_waits_by_its_own_clock)
 	}
 }
 
-/* As lock.c has it. */
+/* As in lock.c. */
 #define LATE_AFTER	8
 
-/* It has no deadline, so the end of its giving way is none, though the lock has a reader then. */
-USERLIB_TEST(R12_L0_a_writer_that_gave_way_waits_for_the_readers)
+/*
+ * The writer has no deadline, so the end of that sleep is not an error, although a reader holds the
+ * lock then.
+ */
+USERLIB_TEST(R12_L0_a_writer_that_yielded_waits_for_the_readers)
 {
 	static const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
 	struct counted_op late = counted_by(&late, self->loop), writer;
@@ -172,7 +178,7 @@ USERLIB_TEST(R12_L0_a_writer_that_gave_way_waits_for_the_readers)
 			ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		/* It is free, and kept for the late one; a reader passes. */
+		/* It is free and reserved for the late operation; a reader acquires it first. */
 		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 		await_readable(loop);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects of a kind that this library does not know, as a later one's: every function refuses them
- * and leaves them as they are (L13).
+ * Objects of a kind that this library does not know, such as the kind of a later library: every
+ * function refuses them and leaves them unchanged (L13).
  */
 #include "userlib_test.h"
 
 static const struct timespec never = { .tv_sec = TIME_MAX };
 static memwait_mutex_t locked = MEMWAIT_MUTEX_INIT;
 
-/* A call of one object, and of its waits. */
+/* Defines a call of a function of one object, and of its waits. */
 #define FUNCTION(name, type, expression)					\
 	static int name(void *memory, memwait_op_t *op)				\
 	{									\
@@ -73,7 +73,7 @@ ONE(cond, broadcast)
 FUNCTION(cond_notify, memwait_cond_t, memwait_cond_notify(o, 2))
 ONE(cond, destroy)
 
-/* A condition variable's functions refuse a mutex, too. */
+/* A condition variable's functions also refuse the mutex. */
 static memwait_cond_t plain = MEMWAIT_COND_INIT;
 
 FUNCTION(cond_wait_mutex, memwait_mutex_t, memwait_cond_wait(&plain, o))
@@ -128,14 +128,14 @@ struct call {
 };
 
 /*
- * @kind: where it is, in words of 32 bits. The word after it is to spare, if it belongs to the
- * object: an event's only word has its number of changes, too.
+ * @kind: index of the kind, in 32-bit words. The word after it is spare, if it belongs to the
+ * object: the only word of an event also contains its number of changes.
  */
 static const struct {
 	size_t size;
 	unsigned int kind;
 	uint32_t known;
-	/* Of a valid object that can be taken without a wait, such as a barrier's count. */
+	/* Of a valid object that can be acquired without a wait; for example a barrier's count. */
 	uint32_t words[7];
 	struct call calls[20];
 } objects[] = {
@@ -146,7 +146,7 @@ static const struct {
 		EACH(mutex, consistent), EACH(mutex, destroy), EACH(mutex, is_held),
 		EACH(mutex, execute_locked), EACH(cond, wait_mutex),
 		EACH(cond, wait_mutex_async) } },
-	{ sizeof(memwait_rwlock_t), 4, 0x9c, { 0 }, {
+	{ sizeof(memwait_rwlock_t), 6, 0x9c, { 0 }, {
 		EACH(rwlock, rdlock), EACH(rwlock, timedrdlock), EACH(rwlock, clockrdlock),
 		EACH(rwlock, rdlock_async), EACH(rwlock, clockrdlock_async),
 		EACH(rwlock, wrlock), EACH(rwlock, timedwrlock), EACH(rwlock, clockwrlock),
@@ -214,8 +214,35 @@ USERLIB_TEST(unknown_kinds_are_refused)
 	ASSERT_EQ(0, memwait_mutex_unlock(&locked));
 }
 
-/* Those of the table above are the objects' of static initialisers, and known ones work. */
-USERLIB_TEST(initialisers_are_as_init)
+/* Shared memory may still contain objects of a program that has not been ported. */
+USERLIB_TEST(locks_of_glibc_are_refused)
+{
+	pthread_mutex_t *mutex = self->shared;
+	pthread_rwlock_t *rwlock = self->shared;
+	pthread_mutexattr_t mutexattr;
+	pthread_rwlockattr_t rwlockattr;
+
+	ASSERT_EQ(0, pthread_mutexattr_init(&mutexattr));
+	ASSERT_EQ(0, pthread_mutexattr_setpshared(&mutexattr, PTHREAD_PROCESS_SHARED));
+	ASSERT_EQ(0, pthread_mutex_init(mutex, &mutexattr));
+	ASSERT_EQ(0, pthread_mutex_lock(mutex));
+	EXPECT_EQ(EINVAL, memwait_mutex_trylock(self->shared));
+
+	memset(self->shared, 0, sizeof(*rwlock));
+	ASSERT_EQ(0, pthread_rwlockattr_init(&rwlockattr));
+	ASSERT_EQ(0, pthread_rwlockattr_setpshared(&rwlockattr, PTHREAD_PROCESS_SHARED));
+	ASSERT_EQ(0, pthread_rwlock_init(rwlock, &rwlockattr));
+	EXPECT_EQ(EINVAL, memwait_rwlock_trywrlock(self->shared));
+	ASSERT_EQ(0, pthread_rwlock_rdlock(rwlock));
+	EXPECT_EQ(EINVAL, memwait_rwlock_trywrlock(self->shared));
+	EXPECT_EQ(EINVAL, memwait_rwlock_unlock(self->shared));
+	ASSERT_EQ(0, pthread_rwlock_unlock(rwlock));
+	ASSERT_EQ(0, pthread_rwlock_wrlock(rwlock));
+	EXPECT_EQ(EINVAL, memwait_rwlock_trywrlock(self->shared));
+}
+
+/* The words in the table above are those of static initialisers, and known kinds work. */
+USERLIB_TEST(initialisers_match_init)
 {
 	static const memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_MUTEX_FAIR);
 	static const memwait_rwlock_t rwlock =

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L11: a waiter looks once more before it returns ETIMEDOUT. The first in the queue is an
- * operation, which is woken for what there is, but whose loop does not run. The waiter behind it
- * gets it when its own deadline has passed.
+ * L11: a waiter tries once more before it returns ETIMEDOUT. The first waiter in the queue is an
+ * operation, which is woken but whose loop does not run. The waiter behind it gets the object when
+ * its own deadline has passed.
  */
 #include "objects_test.h"
 
-/* How something is to be had that is not there at first; and how the first in line waits for it. */
+/*
+ * How an object that is not available at first is acquired, and how the first waiter in the queue
+ * waits for it.
+ */
 static const struct thing {
 	const char *name;
 	const struct way *way, *first;
@@ -20,7 +23,7 @@ static const struct thing {
 	{ "rwlock, a reader", &read_way, &write_way, 0 },
 	{ "rwlock, a writer", &write_way, &read_way, 0 },
 	{ "private rwlock, a writer", &write_way, &read_way, MEMWAIT_PRIVATE },
-	/* It is handed over to a reader, so there is something to be had for readers only. */
+	/* The lock is handed over to a reader, so only another reader can acquire it. */
 	{ "fair rwlock, a reader", &read_way, &read_way, MEMWAIT_RWLOCK_FAIR },
 	{ "robust rwlock, a reader", &read_way, &write_way, MEMWAIT_RWLOCK_ROBUST },
 	{ "robust rwlock, a writer", &write_way, &read_way, MEMWAIT_RWLOCK_ROBUST },
@@ -30,7 +33,7 @@ static const struct thing {
 	{ "private channel, a sender", &send_way, &send_way, MEMWAIT_PRIVATE },
 };
 
-/* The first in line, whose loop does not run, and a thread or an operation behind it. */
+/* The first waiter, whose loop does not run, and a thread or an operation behind it. */
 struct late {
 	const struct thing *thing;
 	void *object;
@@ -39,13 +42,13 @@ struct late {
 	struct visitor thread;
 	struct counted_op op;
 	memwait_loop_t *loop;	/* of op */
-	int begun;		/* what the operation returned */
+	int begun;		/* result of beginning the operation */
 };
 
-/* For each object; the fixture has 16 of these. */
+/* The size for each object; the fixture's memory has 16 times as much. */
 #define ROOM		4096
 
-/* Returns when it sleeps, or has come too late for that. */
+/* Returns when the thread sleeps, or was too late to sleep. */
 static void thread_begins(struct late *late)
 {
 	const struct way *way = late->thing->way;
@@ -79,7 +82,9 @@ static int op_ends(struct late *late)
 	return leave(late->thing->way, late->object, err ? err : late->op.result);
 }
 
-/* One after the other they begin; then all their deadlines pass, and they must have got it. */
+/*
+ * All begin, one after another; then all their deadlines pass, and each must have got its object.
+ */
 static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
 		       memwait_loop_t *other, char *objects, void (*begin)(struct late *late),
 		       int (*end)(struct late *late))
@@ -97,7 +102,10 @@ static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
 		late->object = objects + i * ROOM;
 		late->loop = other;
 		memwait_op_init(&late->first.op, first, count_call, &late->first);
-		/* Again, with a later one, until it is given before the deadline of who waits. */
+		/*
+		 * Tried again with a later deadline, until the object is given before the waiter's
+		 * deadline.
+		 */
 		for (ms = 100, in_time = false; !in_time; ms *= 2) {
 			uint64_t deadline = in_ms(ms);
 

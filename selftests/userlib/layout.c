@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the words of shared objects mean: the same in every 1.x, in 32-bit and in 64-bit processes.
- * Where the rig has a build of this test for the other width, that is the other process here.
+ * The meaning of the words of shared objects: it is the same in every 1.x release, in 32-bit and
+ * 64-bit processes. If there is a build of this test for the other width, the second process runs
+ * it.
  */
 #include "userlib_test.h"
 
 #include <semaphore.h>
 #include <sys/prctl.h>
 
-/* What programs are compiled with stays. */
+/* Programs are compiled with these sizes. */
 _Static_assert(sizeof(memwait_op_t) == 192 && sizeof(memwait_mutex_t) == 40 &&
 	       sizeof(memwait_cond_t) == 48 && sizeof(memwait_sem_t) == 32 &&
 	       sizeof(memwait_rwlock_t) == 56 && sizeof(memwait_barrier_t) == 32 &&
 	       sizeof(memwait_waitgroup_t) == 32 && sizeof(memwait_event_t) == 4,
 	       "sizes are an ABI");
-/* A struct keeps its layout when its program moves over. */
+/* A struct keeps its layout when its program is ported from pthreads. */
 #if __SIZEOF_POINTER__ == 8
 _Static_assert(sizeof(memwait_mutex_t) == sizeof(pthread_mutex_t) &&
 	       sizeof(memwait_cond_t) == sizeof(pthread_cond_t) &&
@@ -41,7 +42,7 @@ static unsigned int first_difference(const void *object, const uint32_t *expecte
 	return UINT_MAX;
 }
 
-/* All words of an object, as on a little-endian machine; those that are not named are 0. */
+/* All words of an object, as on a little-endian machine; words that are not listed are 0. */
 #define EXPECT_WORDS(object, ...)							\
 ({											\
 	const uint32_t expected_[sizeof(*(object)) / 4] = { __VA_ARGS__ };		\
@@ -137,7 +138,7 @@ USERLIB_TEST(words_of_read_write_locks)
 	EXPECT_WORDS(rwlock, [2] = 0x200);
 	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_wrlock(rwlock));
-	EXPECT_WORDS(rwlock, [0] = 0x100, [2] = 1, [4] = 0x10);
+	EXPECT_WORDS(rwlock, [0] = 0x100, [2] = 1, [6] = 0x10);
 }
 
 USERLIB_TEST(words_of_barriers)
@@ -188,7 +189,7 @@ USERLIB_TEST(words_of_events)
 	ASSERT_EQ(0, memwait_event_clear(event));
 	EXPECT_WORDS(event, 2);
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-	/* The number of changes begins anew, and its kind stays. */
+	/* The number of changes wraps around, and the kind is unchanged. */
 	event->reserved[0] = 0x8fffffff;
 	ASSERT_EQ(0, memwait_event_clear(event));
 	EXPECT_WORDS(event, 0x80000000);
@@ -215,7 +216,7 @@ USERLIB_TEST(words_of_channels)
 		     [18] = 3, [24] = 0x80, [34] = 1, [40] = 0x80, [48] = 77);
 }
 
-/* One of each object, which two processes use: all at the same offsets. */
+/* One object of each kind, for two processes: all at the same offsets. */
 struct table {
 	memwait_mutex_t mutexes[5];
 	memwait_cond_t cond;
@@ -271,7 +272,7 @@ static int meet(struct table *table)
 	return 0;
 }
 
-static int play_mutexes(struct table *table)
+static int use_mutexes(struct table *table)
 {
 	unsigned int i, j;
 
@@ -290,7 +291,7 @@ static int play_mutexes(struct table *table)
 	return 0;
 }
 
-static int play_rwlock(struct table *table)
+static int use_rwlock(struct table *table)
 {
 	int i;
 
@@ -306,8 +307,8 @@ static int play_rwlock(struct table *table)
 	return meet(table);
 }
 
-/* Every other time by a loop. */
-static int play_sems(struct table *table, int side, memwait_loop_t *loop)
+/* Every other time with a loop. */
+static int use_sems(struct table *table, int side, memwait_loop_t *loop)
 {
 	struct counted_op counted = { 0 };
 	int i, ret, calls = 0;
@@ -328,7 +329,7 @@ static int play_sems(struct table *table, int side, memwait_loop_t *loop)
 	return meet(table);
 }
 
-static int play_cond(struct table *table, uint32_t side)
+static int use_cond(struct table *table, uint32_t side)
 {
 	memwait_mutex_t *mutex = &table->mutexes[0];
 	int i;
@@ -345,7 +346,7 @@ static int play_cond(struct table *table, uint32_t side)
 	return meet(table);
 }
 
-static int play_group(struct table *table, int side)
+static int use_group(struct table *table, int side)
 {
 	int i;
 
@@ -360,7 +361,7 @@ static int play_group(struct table *table, int side)
 	return 0;
 }
 
-static int play_events(struct table *table, int side)
+static int use_events(struct table *table, int side)
 {
 	int i;
 
@@ -373,7 +374,7 @@ static int play_events(struct table *table, int side)
 	return 0;
 }
 
-static int play_channels(struct table *table, int side)
+static int use_channels(struct table *table, int side)
 {
 	memwait_channel_t *out = (void *)table->channels[side];
 	memwait_channel_t *in = (void *)table->channels[!side];
@@ -393,7 +394,7 @@ static int play_channels(struct table *table, int side)
 	return meet(table);
 }
 
-static int play_words(struct table *table, uint32_t side)
+static int use_words(struct table *table, uint32_t side)
 {
 	uint64_t now64;
 	uint32_t now;
@@ -413,19 +414,19 @@ static int play_words(struct table *table, uint32_t side)
 	return meet(table);
 }
 
-static int play(struct table *table, int side, memwait_loop_t *loop)
+static int use_table(struct table *table, int side, memwait_loop_t *loop)
 {
 	table->width[side] = 8 * sizeof(void *);
 	CHECK(!meet(table));
-	if (play_mutexes(table) || play_rwlock(table) || play_sems(table, side, loop) ||
-	    play_cond(table, side) || play_group(table, side) || play_events(table, side) ||
-	    play_channels(table, side))
+	if (use_mutexes(table) || use_rwlock(table) || use_sems(table, side, loop) ||
+	    use_cond(table, side) || use_group(table, side) || use_events(table, side) ||
+	    use_channels(table, side))
 		return 1;
-	return play_words(table, side);
+	return use_words(table, side);
 }
 
-/* The other process: the table is on its standard input. It dies with the robust mutex. */
-static int play_other(void)
+/* The other process: the table is its standard input. It dies while it holds the robust mutex. */
+static int run_other(void)
 {
 	struct table *table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED,
 				   STDIN_FILENO, 0);
@@ -433,7 +434,7 @@ static int play_other(void)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHECK(table != MAP_FAILED && !memwait_loop_new(&loop, 0));
-	if (play(table, 1, loop))
+	if (use_table(table, 1, loop))
 		return 1;
 	CHECK(!memwait_mutex_lock(&table->mutexes[4]));
 	CHECK(!meet(table));
@@ -441,7 +442,7 @@ static int play_other(void)
 	_exit(0);
 }
 
-USERLIB_TEST(a_process_of_the_other_width)
+USERLIB_TEST(sharing_with_a_process_of_the_other_width)
 {
 	int memfd = memfd_create("table", 0);
 	char path[PATH_MAX] = "";
@@ -462,14 +463,14 @@ USERLIB_TEST(a_process_of_the_other_width)
 		execl("/proc/self/exe", path, "other", NULL);
 		_exit(1);
 	}
-	ASSERT_EQ(0, play(table, 0, self->loop));
+	ASSERT_EQ(0, use_table(table, 0, self->loop));
 	ASSERT_EQ(0, meet(table));
 	EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(&table->mutexes[4]));
 	EXPECT_EQ(0, memwait_mutex_consistent(&table->mutexes[4]));
 	EXPECT_EQ(0, memwait_mutex_unlock(&table->mutexes[4]));
 	EXPECT_EQ(0, child_status(child));
-	printf("# %u bits beside %u\n", table->width[0], table->width[1]);
-	/* The rig has put the other one there: if it is there, it was used. */
+	printf("# %u bits and %u\n", table->width[0], table->width[1]);
+	/* If the other build exists, it must have been used. */
 	EXPECT_TRUE(access(path, X_OK) || table->width[0] != table->width[1]);
 	munmap(table, sizeof(*table));
 	close(memfd);
@@ -481,5 +482,5 @@ TEST_HARNESS_MAIN
 
 int main(int argc, char **argv)
 {
-	return argc == 2 && !strcmp(argv[1], "other") ? play_other() : harness_main(argc, argv);
+	return argc == 2 && !strcmp(argv[1], "other") ? run_other() : harness_main(argc, argv);
 }

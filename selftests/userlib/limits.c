@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: what is begun can be ended. A process that has no descriptor left wakes those who wait,
- * although it has never had to before.
+ * L2: an operation that was begun can be completed. A process that has no descriptor left can still
+ * wake others, even if it has never woken any before.
  */
 #include "userlib_test.h"
 #include "refuse_test.h"
@@ -31,7 +31,7 @@ static memwait_channel_t *channel(void)
 	return (memwait_channel_t *)shared->channel;
 }
 
-/* What a process does, or waits for. */
+/* Steps of the processes. */
 #define STEP(name, call)	ADAPTER(name, void, call)
 
 STEP(lock_mutex, memwait_mutex_lock(&shared->mutex))
@@ -80,7 +80,7 @@ STEP(wait_for_event, memwait_event_wait(&shared->event))
 STEP(set_event, memwait_event_set(&shared->event))
 STEP(init_barrier, memwait_barrier_init(&shared->barrier, 0, 2))
 
-static int come_to_barrier(void)
+static int arrive_at_barrier(void)
 {
 	int err = memwait_barrier_wait(&shared->barrier);
 
@@ -95,13 +95,19 @@ STEP(receive, memwait_channel_recv(channel(), &shared->item, sizeof(shared->item
 STEP(close_channel, memwait_channel_close(channel()))
 STEP(receive_the_end, receive() != EPIPE)
 
-/* What another process does afterwards: it may get it, or come later than one that waits. */
+/*
+ * A step that another process makes later: it either gets the object, or fails because a waiter is
+ * ahead.
+ */
 STEP(visit_mutex, trylock_mutex() ? 0 : unlock_mutex())
 STEP(visit_reading, try_read_lock() ? 0 : unlock_rwlock())
 STEP(visit_writing, try_write_lock() ? 0 : unlock_rwlock())
 STEP(visit_cond, memwait_cond_signal(&shared->cond))
 
-/* One process begins, another one waits, and the first one ends it. @next: if it cannot wake. */
+/*
+ * One process calls @begin, another one @wait, and the first one @end. @next is called afterwards
+ * if @end could not wake.
+ */
 static const struct way {
 	const char *name;
 	int (*begin)(void);
@@ -124,13 +130,13 @@ static const struct way {
 	{ "wait group", init_group, wait_for_group, done, done },
 	{ "wait group, added to", add_to_group, wait_for_group, done, done },
 	{ "event", init_event, wait_for_event, set_event, set_event },
-	{ "barrier", init_barrier, come_to_barrier, come_to_barrier, come_to_barrier },
+	{ "barrier", init_barrier, arrive_at_barrier, arrive_at_barrier, arrive_at_barrier },
 	{ "channel, sent to", init_channel, receive, send_to_channel, send_to_channel },
 	{ "channel, received from", fill_channel, send_to_channel, receive, receive },
 	{ "channel, closed", init_channel, receive_the_end, close_channel, close_channel },
 };
 
-/* Of this process; what is open stays open. */
+/* In this process; open descriptors stay open. */
 static int forbid_descriptors(void)
 {
 	struct rlimit limit;
@@ -141,7 +147,7 @@ static int forbid_descriptors(void)
 	return setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* No loop: the process must not have had the device before. */
+/* No loop: the process must not have opened the device before. */
 FIXTURE(limits)
 {
 };
@@ -156,7 +162,7 @@ FIXTURE_TEARDOWN(limits)
 	munmap(shared, sizeof(*shared));
 }
 
-/* What a process loses: the right to open more, or the device as well. */
+/* What a process loses: the right to open descriptors; the device as well; or the use of it. */
 enum loss { OPENING, DESCRIPTORS, CONTEXTS, SECCOMP, LOSSES };
 
 static void close_all(void)
@@ -178,7 +184,7 @@ static int lose(enum loss loss)
 		close_all();
 		return forbid_descriptors();
 	case CONTEXTS:
-		/* Others have used up what the user may have. */
+		/* Other processes have used up the user's limit. */
 		close_all();
 		return write_number(MAX_CONTEXTS, 1);
 	default:
@@ -186,83 +192,85 @@ static int lose(enum loss loss)
 	}
 }
 
-struct scene {
+struct processes {
 	pid_t first, waiter;
 	int begun[2], go[2];
 };
 
 /*
- * One process begins, and loses something; another one waits for it. Returns when the first is
- * about to end what it has begun.
+ * Starts a process that calls @begin and suffers a loss, and one that waits for it. Returns when
+ * the first one is about to call @end.
  */
-static void begin_scene(struct __test_metadata *_metadata, struct scene *scene,
-			const struct way *way, enum loss loss)
+static void start_processes(struct __test_metadata *_metadata, struct processes *processes,
+			    const struct way *way, enum loss loss)
 {
 	char c;
 
 	memset(shared, 0, sizeof(*shared));
-	ASSERT_EQ(0, pipe(scene->begun));
-	ASSERT_EQ(0, pipe(scene->go));
-	scene->first = fork_child();
-	if (!scene->first) {
-		if (way->begin() || write(scene->begun[1], "", 1) != 1 ||
-		    read(scene->go[0], &c, 1) != 1 || lose(loss))
+	ASSERT_EQ(0, pipe(processes->begun));
+	ASSERT_EQ(0, pipe(processes->go));
+	processes->first = fork_child();
+	if (!processes->first) {
+		if (way->begin() || write(processes->begun[1], "", 1) != 1 ||
+		    read(processes->go[0], &c, 1) != 1 || lose(loss))
 			_exit(100);
 		_exit(way->end());
 	}
-	ASSERT_EQ(1, read(scene->begun[0], &c, 1));
-	scene->waiter = run_in_child(way->wait());
-	await_asleep(scene->waiter);
-	ASSERT_EQ(1, write(scene->go[1], "", 1));
+	ASSERT_EQ(1, read(processes->begun[0], &c, 1));
+	processes->waiter = run_in_child(way->wait());
+	await_asleep(processes->waiter);
+	ASSERT_EQ(1, write(processes->go[1], "", 1));
 }
 
-static void end_scene(struct scene *scene)
+static void close_pipes(struct processes *processes)
 {
-	close(scene->begun[0]);
-	close(scene->begun[1]);
-	close(scene->go[0]);
-	close(scene->go[1]);
+	close(processes->begun[0]);
+	close(processes->begun[1]);
+	close(processes->go[0]);
+	close(processes->go[1]);
 }
 
-TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
+TEST_F_TIMEOUT(limits, L2_a_process_without_descriptors_wakes_others, 300)
 {
-	struct scene scene;
+	struct processes processes;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		TH_LOG("%s", ways[i].name);
-		begin_scene(_metadata, &scene, &ways[i], OPENING);
-		EXPECT_EQ(0, child_status(scene.first));
-		EXPECT_EQ(0, child_status(scene.waiter));
-		end_scene(&scene);
+		start_processes(_metadata, &processes, &ways[i], OPENING);
+		EXPECT_EQ(0, child_status(processes.first));
+		EXPECT_EQ(0, child_status(processes.waiter));
+		close_pipes(&processes);
 	}
 }
 
-/* The first one ends it, and cannot wake the one that waits. Then somebody else comes. */
-TEST_F_TIMEOUT(limits, L2_what_wakes_nobody_is_made_up_for, 300)
+/*
+ * The first process calls @end and cannot wake the waiter. The next call of another process does.
+ */
+TEST_F_TIMEOUT(limits, L2_the_next_call_does_a_missed_wake_up, 300)
 {
 	const int reasons[] = { 0, EMFILE, EMFILE, EPERM };
 	long max_contexts = read_number(MAX_CONTEXTS);
 	enum loss loss, losses = can_refuse() ? LOSSES : SECCOMP;
-	struct scene scene;
+	struct processes processes;
 	size_t i;
 
-	/* This process has the device before others use up what there is. */
+	/* Opens the device in this process before other processes use up the limit. */
 	ASSERT_EQ(0, memwait_available());
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		for (loss = DESCRIPTORS; loss < losses; loss++) {
 			TH_LOG("%s, %d", ways[i].name, loss);
-			begin_scene(_metadata, &scene, &ways[i], loss);
-			EXPECT_EQ(reasons[loss], child_status(scene.first));
+			start_processes(_metadata, &processes, &ways[i], loss);
+			EXPECT_EQ(reasons[loss], child_status(processes.first));
 			write_number(MAX_CONTEXTS, max_contexts);
 			EXPECT_EQ(0, ways[i].next());
-			EXPECT_EQ(0, child_status(scene.waiter));
-			end_scene(&scene);
+			EXPECT_EQ(0, child_status(processes.waiter));
+			close_pipes(&processes);
 		}
 	}
 }
 
-/* What ends something is done, however often, and whoever waits finds that. */
+/* Each post takes effect, and waiters find it. */
 TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 {
 	int value, i;
@@ -271,7 +279,7 @@ TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 	ASSERT_EQ(0, memwait_waitgroup_init((memwait_waitgroup_t *)shared->channel, 0, 3));
 	close_all();
 	ASSERT_EQ(0, forbid_descriptors());
-	/* So it finds that it has lost the device. */
+	/* This call finds that the device is lost. */
 	EXPECT_EQ(EMFILE, wait_for_sem());
 	for (i = 0; i < 3; i++) {
 		EXPECT_EQ(0, post());
@@ -280,14 +288,17 @@ TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 	EXPECT_EQ(0, memwait_sem_getvalue(&shared->sem, &value));
 	EXPECT_EQ(3, value);
 	EXPECT_EQ(EINVAL, memwait_waitgroup_done((memwait_waitgroup_t *)shared->channel));
-	/* And nothing is begun. */
+	/* Nothing new can be begun. */
 	EXPECT_EQ(EMFILE, memwait_waitgroup_add((memwait_waitgroup_t *)shared->channel, 1));
 	EXPECT_EQ(EMFILE, wait_for_sem());
 	EXPECT_EQ(EMFILE, lock_mutex());
 }
 
-/* It closes what is not its own, and can open nothing. The next one makes up for it. */
-TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
+/*
+ * The process closes descriptors that are not its own, and cannot open any. The next lock wakes the
+ * waiter.
+ */
+TEST_F_TIMEOUT(limits, L2_the_next_lock_does_a_missed_wake_up, 300)
 {
 	const unsigned int kinds[] = { MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_FAIR };
 	struct rlimit limit;
@@ -305,7 +316,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 		}
 		ASSERT_EQ(0, lock_mutex());
 		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
-		/* It may have slept before that, too. */
+		/* The waiter may have slept before that. */
 		spin_until(memwait_waiters(sleep_word(&shared->mutex, kinds[way % 2]), 0) == 1);
 		close_all();
 		ASSERT_EQ(0, forbid_descriptors());
@@ -318,8 +329,8 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 	}
 }
 
-/* And what cannot be ended is not begun. */
-TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_begins_nothing, 300)
+/* An operation that could not be completed is not begun. */
+TEST_F_TIMEOUT(limits, L2_a_process_without_descriptors_begins_nothing, 300)
 {
 	int value;
 	size_t i;

@@ -78,7 +78,7 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, counted.calls);
 }
 
-/* What a callback may do. */
+/* What a callback does. */
 struct acting {
 	memwait_op_t op;
 	memwait_loop_t *loop;
@@ -118,7 +118,7 @@ USERLIB_TEST(R19_a_callback_may_begin_its_operation_again)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
-USERLIB_TEST(R23_a_callback_may_cancel_one_that_has_completed_too)
+USERLIB_TEST(R23_a_callback_may_cancel_another_completed_operation)
 {
 	struct counted_op other = { 0 }, behind = { 0 };
 	struct acting acting = { .loop = self->loop, .word = self->shared, .other = &other };
@@ -128,7 +128,10 @@ USERLIB_TEST(R23_a_callback_may_cancel_one_that_has_completed_too)
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&other, self->loop, acting.word));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&behind, self->loop, acting.word));
 	ASSERT_EQ(2, memwait_notify(acting.word, 2, 0));
-	/* Both have been read; the second is cancelled by the first, and goes on to the third. */
+	/*
+	 * Both completions have been read. The first callback cancels the second operation, whose
+	 * notify passes to the third.
+	 */
 	ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, acting.cancelled);
 	EXPECT_EQ(0, other.calls);
@@ -156,7 +159,7 @@ USERLIB_TEST(R19_a_callback_may_free_its_operation)
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, calls);
 
-	/* The same after memwait_mutex_execute_locked(), which still has to unlock. */
+	/* The same with memwait_mutex_execute_locked(), which has to unlock afterwards. */
 	op = malloc(sizeof(*op));
 	memwait_op_init(op, self->loop, free_self, &calls);
 	EXPECT_EQ(0, memwait_mutex_execute_locked((memwait_mutex_t *)(word + 16), op));
@@ -180,33 +183,33 @@ USERLIB_TEST(R19_a_callback_may_dispatch)
 
 #define MANY	200
 
-/* An operation that has come again, and been notified at once, before its callback returns. */
-struct coming {
+/* An operation whose callback begins it again and notifies it before the callback returns. */
+struct again {
 	struct counted_op counted;
 	uint32_t *word;
 	int times;
 };
 
-static void come_again(memwait_op_t *op, int result, void *data)
+static void begin_again(memwait_op_t *op, int result, void *data)
 {
-	struct coming *coming = data;
+	struct again *again = data;
 
-	coming->counted.calls++;
-	if (coming->counted.calls >= coming->times)
+	again->counted.calls++;
+	if (again->counted.calls >= again->times)
 		return;
-	must(memwait_wait32_async(coming->word, 0, NULL, 0, op) != MEMWAIT_PENDING);
-	must(memwait_notify(coming->word, 1, 0) != 1);
+	must(memwait_wait32_async(again->word, 0, NULL, 0, op) != MEMWAIT_PENDING);
+	must(memwait_notify(again->word, 1, 0) != 1);
 }
 
 /*
- * As tokio's AsyncFd, and others that poll for edges, do it: one dispatch for each edge, with
- * whatever limit, calls all; and no more than that at a time.
+ * One dispatch for each edge, with any limit, runs all callbacks, as tokio's AsyncFd and other
+ * users of edge-triggered polling need it; and no dispatch runs more than the limit.
  */
-USERLIB_TEST(R22_one_dispatch_for_each_edge_forgets_nothing)
+USERLIB_TEST(R22_one_dispatch_for_each_edge_runs_all_callbacks)
 {
 	const unsigned int limits[] = { 1, 7, 16, 64, 65, MANY - 1, MANY, MEMWAIT_ALL };
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
-	struct coming *coming = calloc(MANY, sizeof(*coming));
+	struct again *again = calloc(MANY, sizeof(*again));
 	int epoll = epoll_create1(0), i, ret, round, left;
 	unsigned int limit, total, turns;
 	uint32_t *word = self->shared;
@@ -215,16 +218,16 @@ USERLIB_TEST(R22_one_dispatch_for_each_edge_forgets_nothing)
 	for (round = 0; round < 3 * (int)ARRAY_SIZE(limits); round++) {
 		limit = limits[round / 3];
 		for (i = 0; i < MANY; i++) {
-			coming[i] = (struct coming){ .word = word, .times = 1 + (round % 3 == 2) };
-			memwait_op_init(&coming[i].counted.op, self->loop, come_again, &coming[i]);
+			again[i] = (struct again){ .word = word, .times = 1 + (round % 3 == 2) };
+			memwait_op_init(&again[i].counted.op, self->loop, begin_again, &again[i]);
 			ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0,
-									&coming[i].counted.op));
+									&again[i].counted.op));
 		}
 		ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
-		/* What a cancel has read is another edge. */
-		left = round % 3 == 1 ? MANY - 1 : MANY * coming[0].times;
+		/* Completions that a cancel has read cause another edge. */
+		left = round % 3 == 1 ? MANY - 1 : MANY * again[0].times;
 		if (round % 3 == 1) {
-			EXPECT_EQ(0, memwait_op_cancel(&coming[MANY - 1].counted.op));
+			EXPECT_EQ(0, memwait_op_cancel(&again[MANY - 1].counted.op));
 		}
 		total = 0;
 		turns = 0;
@@ -242,11 +245,11 @@ USERLIB_TEST(R22_one_dispatch_for_each_edge_forgets_nothing)
 			EXPECT_GE(2, turns);
 		}
 	}
-	free(coming);
+	free(again);
 	close(epoll);
 }
 
-USERLIB_TEST(R22_a_dispatch_of_none_leaves_all)
+USERLIB_TEST(R22_a_dispatch_with_limit_0_runs_no_callback)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
@@ -266,7 +269,10 @@ USERLIB_TEST(R22_a_dispatch_of_none_leaves_all)
 	close(epoll);
 }
 
-/* A cancel that has to read completions of others leaves them to be dispatched, and seen. */
+/*
+ * A cancel that must read completions of other operations leaves them to be dispatched, and the
+ * descriptor readable.
+ */
 USERLIB_TEST(R22_cancel_leaves_the_others_readable)
 {
 	struct counted_op counted[5] = { 0 };
@@ -292,7 +298,7 @@ USERLIB_TEST(R22_cancel_leaves_the_others_readable)
 	close(epoll);
 }
 
-/* The second cancel reads what made the descriptor readable after the first. */
+/* The second cancel reads the record that made the descriptor readable after the first cancel. */
 USERLIB_TEST(R22_two_cancels_leave_the_others_readable)
 {
 	struct counted_op counted[4] = { 0 };
@@ -421,14 +427,14 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(1, counted.calls);
 
-	/* By a cancel from here. */
+	/* By a cancel in another thread. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, runner_join(&runner));
 
-	/* By a stop from here, and by one that came before. */
+	/* By a stop from another thread, and by an earlier stop. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
@@ -464,7 +470,7 @@ USERLIB_TEST(stop_in_a_callback_leaves_the_rest_for_later)
 	EXPECT_EQ(1, counted.calls);
 }
 
-/* A run that is over, however it ended, leaves nothing that makes a host loop spin. */
+/* After a run has ended, in any way, nothing makes a host loop spin. */
 USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 {
 	struct counted_op counted = { 0 };
@@ -494,7 +500,10 @@ USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 	}
 }
 
-/* A run sleeps, as @counted is pending, and cannot leave poll() while this thread is busy. */
+/*
+ * A run sleeps, because @counted is pending, and cannot leave poll() while this thread uses the
+ * CPU.
+ */
 static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runner,
 			 memwait_loop_t *loop, struct counted_op *counted, uint32_t *word)
 {
@@ -505,7 +514,7 @@ static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runne
 	ASSERT_EQ(0, pin(20));
 }
 
-USERLIB_TEST(L12_stop_reaches_a_run_although_another_thread_dispatches)
+USERLIB_TEST(L12_stop_ends_a_run_although_another_thread_dispatches)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -538,8 +547,8 @@ static void stop_and_join(memwait_op_t *op, int result, void *data)
 	join_runner(op, result, data);
 }
 
-/* The dispatch within the callback reads the kick of the stop, and then the callback blocks. */
-USERLIB_TEST(L12_stop_reaches_a_run_while_a_callback_waits_for_it)
+/* The dispatch in the callback reads the stop's wake-up record, and then the callback blocks. */
+USERLIB_TEST(L12_stop_ends_a_run_while_a_callback_waits_for_it)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -556,8 +565,8 @@ USERLIB_TEST(L12_stop_reaches_a_run_while_a_callback_waits_for_it)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* The same, with a kick that is read together with the completion. */
-USERLIB_TEST(L12_stop_reaches_a_run_before_a_callback_that_waits_for_it)
+/* The same, with a wake-up record that is read together with the completion. */
+USERLIB_TEST(L12_stop_ends_a_run_before_a_callback_that_waits_for_it)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -593,8 +602,8 @@ static void await_the_other(memwait_op_t *op, int result, void *data)
 	flags[1] = await_flag(&flags[0], 20);
 }
 
-/* The thread that sleeps has not been woken by the completions, which this one has read. */
-USERLIB_TEST(a_callback_may_wait_for_what_another_thread_can_call)
+/* The sleeping thread is not woken by the completions, because this thread has read them. */
+USERLIB_TEST(a_callback_may_wait_for_a_callback_in_another_thread)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *words = self->shared;
@@ -616,7 +625,7 @@ USERLIB_TEST(a_callback_may_wait_for_what_another_thread_can_call)
 	EXPECT_EQ(0, runner_join(&runner));
 }
 
-/* Each of them, by the last completion, that one of them reads; by a cancel; by one stop. */
+/* All runs end: by the last completion, which one of them reads, by a cancel, or by one stop. */
 USERLIB_TEST(all_runs_end)
 {
 	struct runner runners[3];
@@ -625,7 +634,7 @@ USERLIB_TEST(all_runs_end)
 	bool ended;
 	int how, i;
 
-	/* Most likely one is done then before the next looks. */
+	/* On one CPU, so that most likely one run has ended before the next one checks. */
 	bind_to(0);
 	for (how = 0; how < 3; how++) {
 		counted = (struct counted_op){ 0 };
@@ -651,8 +660,8 @@ USERLIB_TEST(all_runs_end)
 	}
 }
 
-/* The run that reads the last completion leaves, and the other one has not looked yet. */
-USERLIB_TEST(a_run_that_ends_wakes_one_that_sleeps)
+/* The run that reads the last completion returns before the other one has checked. */
+USERLIB_TEST(a_run_that_ends_wakes_a_sleeping_run)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -667,8 +676,8 @@ USERLIB_TEST(a_run_that_ends_wakes_one_that_sleeps)
 	EXPECT_EQ(0, runner_join(&runner));
 }
 
-/* A stop is for those that are there, and not for who comes later. */
-USERLIB_TEST(a_stop_that_was_obeyed_is_over)
+/* A stop ends the present runs, and not a later one. */
+USERLIB_TEST(a_stop_does_not_end_later_runs)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -678,7 +687,7 @@ USERLIB_TEST(a_stop_that_was_obeyed_is_over)
 	memwait_op_init(&stopper, self->loop, stop_loop, self->loop);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &stopper));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	/* Nothing is pending either. */
+	/* No operation is pending either. */
 	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	runner_start(&runner, run_loop, self->loop);
@@ -698,7 +707,10 @@ static void end_thread(memwait_op_t *op, int result, void *data)
 	pthread_testcancel();
 }
 
-/* Its thread has read the completions of others, which another thread's poll() has to see. */
+/*
+ * The thread that ends has read completions of other operations; the poll() of another thread must
+ * report them.
+ */
 USERLIB_TEST(L5_a_callback_may_end_its_thread)
 {
 	int (*functions[])(void *) = { run_loop, dispatch_all };
@@ -725,8 +737,11 @@ USERLIB_TEST(L5_a_callback_may_end_its_thread)
 	}
 }
 
-/* The same with more than one read takes, where edges are polled for: another thread goes on. */
-USERLIB_TEST(L5_R22_a_callback_that_ends_its_thread_forgets_nothing)
+/*
+ * The same with more completions than one read returns, and with edge-triggered polling: another
+ * thread continues.
+ */
+USERLIB_TEST(L5_R22_a_callback_that_ends_its_thread_loses_no_completion)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	struct counted_op *counted = calloc(MANY, sizeof(*counted));
@@ -742,7 +757,10 @@ USERLIB_TEST(L5_R22_a_callback_that_ends_its_thread_forgets_nothing)
 		for (i = 0; i < MANY; i++)
 			ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
 		ASSERT_EQ(MANY + 1, memwait_notify(word, MEMWAIT_ALL, 0));
-		/* A kick behind them all, which is no new edge unless it is read. */
+		/*
+		 * A wake-up record behind all completions, which causes no new edge unless it is
+		 * read.
+		 */
 		ASSERT_EQ(0, memwait_op_cancel(&counted[0].op));
 		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 		runner_start(&runner, dispatch_all, self->loop);
@@ -799,7 +817,7 @@ static void fork_and_free(memwait_op_t *op, int result, void *data)
 		free_loop(op, result, data);
 }
 
-/* The completions that come next are the parent's. */
+/* Later completions go to the parent. */
 USERLIB_TEST(L1_a_callback_may_fork)
 {
 	struct freeing freeing = { .loop = self->loop };
@@ -859,7 +877,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 		bad |= memwait_wait32_async(word, 0, NULL, 0, &unused.op) != -EPERM;
 		bad |= memwait_mutex_lock_async((void *)(word + 16), &unused.op) != EPERM;
 		bad |= memwait_loop_close(self->loop);
-		/* A loop of its own works, on the same word. */
+		/* The child's own loop works on the same word. */
 		bad |= memwait_loop_new(&own, 0);
 		bad |= arm(&unused, own, word) != MEMWAIT_PENDING;
 		bad |= memwait_op_cancel(&unused.op);
@@ -873,7 +891,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 	EXPECT_EQ(MEMWAIT_OK, counted.result);
 }
 
-/* What daemons do. The locks find the device again; a loop's descriptor must not be closed. */
+/* As daemons do. Locks open the device again; the descriptor of a loop must not be closed. */
 USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 {
 	memwait_mutex_t *mutex = self->shared;
@@ -886,7 +904,7 @@ USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 	if (!child) {
 		for (fd = 3; fd < 64; fd++)
 			close(fd);
-		/* Something else gets its number. */
+		/* Another file gets the descriptor's number. */
 		for (fd = 0; fd < 32; fd++)
 			err = pipe(ends);
 		err |= memwait_mutex_lock(mutex);
@@ -898,7 +916,7 @@ USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 	EXPECT_EQ(0, child_status(child));
 }
 
-USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
+USERLIB_TEST(L10_a_loop_reports_that_its_descriptor_was_closed)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;

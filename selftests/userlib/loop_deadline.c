@@ -14,7 +14,7 @@ static struct timespec time_of(uint64_t ns)
 	return (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
 }
 
-/* A run in a thread, and when it has returned. */
+/* A run in a thread, and the time when it returned. */
 struct timed_run {
 	memwait_loop_t *loop;
 	uint64_t deadline, end;		/* on CLOCK_MONOTONIC */
@@ -53,7 +53,7 @@ USERLIB_TEST(R4_a_run_ends_at_its_deadline)
 		EXPECT_EQ(EXDEV, errno);
 		EXPECT_LE(deadline, now_ns(clock));
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
-		/* Nothing of it is left, for a poll, or in the kernel. */
+		/* No trace of the deadline remains, neither for a poll nor in the kernel. */
 		EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(waits, mw_user_waits(self->fd));
@@ -94,7 +94,7 @@ USERLIB_TEST(R4_a_deadline_that_has_passed_still_dispatches)
 	EXPECT_EQ(0, memwait_loop_run(self->loop, &past[0].timeout, 0));
 }
 
-USERLIB_TEST(R2_a_run_refuses_unknown_flags_and_looks_at_the_time_when_it_is_needed)
+USERLIB_TEST(R2_a_run_rejects_unknown_flags_and_checks_the_time_if_needed)
 {
 	const unsigned int known = MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE;
 	const struct timespec invalid[] = { { 1, -1 }, { 1, 1000000000 }, { INT64_MAX, -1 } };
@@ -122,8 +122,11 @@ USERLIB_TEST(R2_a_run_refuses_unknown_flags_and_looks_at_the_time_when_it_is_nee
 
 static int is_enough;
 
-/* It has come again, and completed, before its callback returns: something always has. */
-static void come_again(memwait_op_t *op, int result, void *data)
+/*
+ * The callback begins its operation again and completes it before it returns, so that there is
+ * always a completion.
+ */
+static void begin_again(memwait_op_t *op, int result, void *data)
 {
 	if (__atomic_load_n(&is_enough, __ATOMIC_RELAXED))
 		return;
@@ -131,7 +134,7 @@ static void come_again(memwait_op_t *op, int result, void *data)
 	must(memwait_notify(data, 1, 0) != 1);
 }
 
-/* More than a read takes; also if another thread reads them. */
+/* More completions than one read returns, including if another thread reads them. */
 USERLIB_TEST(R4_a_deadline_holds_however_many_completions_come)
 {
 	struct timed_run timed = { .loop = self->loop };
@@ -143,7 +146,7 @@ USERLIB_TEST(R4_a_deadline_holds_however_many_completions_come)
 	for (others = 0; others < 2; others++) {
 		__atomic_store_n(&is_enough, 0, __ATOMIC_RELAXED);
 		for (i = 0; i < 100; i++) {
-			memwait_op_init(&op[i], self->loop, come_again, word);
+			memwait_op_init(&op[i], self->loop, begin_again, word);
 			ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &op[i]));
 		}
 		ASSERT_EQ(100, memwait_notify(word, MEMWAIT_ALL, 0));
@@ -191,7 +194,7 @@ USERLIB_TEST(a_run_ends_before_its_deadline)
 USERLIB_TEST(R6_a_signal_does_not_end_a_run_with_a_deadline)
 {
 	struct timed_run timed = { .loop = self->loop };
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	struct counted_op counted = { 0 };
 	struct runner runner;
 
@@ -208,7 +211,7 @@ USERLIB_TEST(R6_a_signal_does_not_end_a_run_with_a_deadline)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* The clock comes to the deadline by a step. */
+/* A step of the clock makes it reach the deadline. */
 USERLIB_TEST(R4_a_run_follows_the_steps_of_its_clock)
 {
 	struct timespec then = time_of(now_ns(CLOCK_REALTIME) + HOUR), now;
@@ -235,7 +238,10 @@ USERLIB_TEST(R4_a_run_follows_the_steps_of_its_clock)
 	clock_settime(CLOCK_REALTIME, &now);
 }
 
-/* Of several threads: none misses its own, whoever reads it, and none ends at another's. */
+/*
+ * With several threads none misses its own deadline, whichever thread reads it, and none ends at
+ * another's.
+ */
 USERLIB_TEST(R4_each_run_has_its_own_deadline)
 {
 	struct timed_run timed[3];
@@ -261,8 +267,8 @@ USERLIB_TEST(R4_each_run_has_its_own_deadline)
 	EXPECT_EQ(1, counted.calls);
 }
 
-/* The run sleeps, and this thread reads whatever there is, all the time. */
-USERLIB_TEST(R4_a_deadline_reaches_a_run_although_another_thread_dispatches)
+/* The run sleeps while this thread reads all completions all the time. */
+USERLIB_TEST(R4_a_deadline_ends_a_run_although_another_thread_dispatches)
 {
 	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(200) };
 	struct counted_op counted = { 0 };
@@ -284,7 +290,9 @@ USERLIB_TEST(R4_a_deadline_reaches_a_run_although_another_thread_dispatches)
 
 #define STACK_SIZE	(256 * 1024)
 
-/* A run's stack is memory like any other: whatever is notified there late does not end it early. */
+/*
+ * A run's stack is ordinary memory: a late notify of an address there does not end the run early.
+ */
 USERLIB_TEST(L14_a_late_notify_does_not_end_a_run)
 {
 	struct memwait_notify *notifies = calloc(STACK_SIZE / 4, sizeof(*notifies));
@@ -312,7 +320,7 @@ USERLIB_TEST(L14_a_late_notify_does_not_end_a_run)
 	ASSERT_EQ(STACK_SIZE / 4, memwait_notify_many(notifies, STACK_SIZE / 4, woken));
 	for (i = 0; i < STACK_SIZE / 4; i++)
 		total += woken[i];
-	/* Nothing of the run waits there. */
+	/* The run has no waiter there. */
 	EXPECT_EQ(0, total);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, runner_join(&runner));
 	EXPECT_LE(timed.deadline, timed.end);
@@ -322,7 +330,7 @@ USERLIB_TEST(L14_a_late_notify_does_not_end_a_run)
 	free(woken);
 }
 
-USERLIB_TEST(L5_a_cancelled_run_leaves_nothing_of_its_deadline)
+USERLIB_TEST(L5_a_cancelled_run_leaves_no_deadline_behind)
 {
 	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(HOUR / NSEC_PER_MSEC) };
 	struct counted_op counted = { 0 };
@@ -341,15 +349,15 @@ USERLIB_TEST(L5_a_cancelled_run_leaves_nothing_of_its_deadline)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* As at the limit of waits: a deadline is no wait. */
-USERLIB_TEST(R4_a_run_has_a_deadline_where_there_is_no_wait_left)
+/* Even at the limit of waits, because a deadline is not a wait. */
+USERLIB_TEST(R4_a_run_has_a_deadline_at_the_limit_of_waits)
 {
 	struct counted_op counted = { 0 }, behind = { 0 };
 	struct timespec timeout = time_of(in_ms(10));
 	uint32_t *word = self->shared;
 
 	if (!can_refuse())
-		SKIP(return, "the kernel has no seccomp filters");
+		SKIP(return, "this kernel has no seccomp");
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&behind, self->loop, word));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
@@ -369,7 +377,7 @@ static void fork_now(memwait_op_t *op, int result, void *data)
 	*(pid_t *)data = fork_child();
 }
 
-/* The deadline is the parent's: the child leaves it alone. */
+/* The deadline belongs to the parent: the child does not touch it. */
 USERLIB_TEST(L1_a_callback_of_a_run_with_a_deadline_may_fork)
 {
 	struct timespec timeout = time_of(500 * NSEC_PER_MSEC);

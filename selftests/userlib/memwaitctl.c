@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* memwaitctl: what it prints, and what it exits with. */
+/* memwaitctl: its output and its exit status. */
 #include "../memwait_fixture.h"
 #include "../patching_test.h"
 #include "../timing_test.h"
@@ -11,7 +11,7 @@
 
 #define TOOL	"PATH=$PATH:../../userlib/tools memwaitctl "
 
-/* What a command has printed, also to standard error, and its exit status. */
+/* The output of a command, including standard error, and its exit status. */
 struct output {
 	int status;
 	char text[16384];
@@ -83,18 +83,18 @@ FIXTURE_TEARDOWN(tool)
 
 #define TOOL_TEST(name)	TEST_F_TIMEOUT(tool, name, 300)
 
-TOOL_TEST(R37_info_says_whether_the_device_can_be_used)
+TOOL_TEST(R37_info_shows_whether_the_device_can_be_used)
 {
 	struct output output;
 	struct stat st;
 	pid_t child;
 
-	/* Those of processes that have ended before are closed. */
+	/* Contexts of processes that ended before are closed. */
 	sleep_until(mw_user_contexts(self->fd) == 1);
 	run(&output, "info");
 	EXPECT_EQ(0, output.status);
-	EXPECT_SAYS(&output, "can be used:  yes\n");
-	EXPECT_SAYS(&output, "contexts    2 of ");
+	EXPECT_SAYS(&output, "usable:       yes\n");
+	EXPECT_SAYS(&output, "contexts    2 / ");
 
 	ASSERT_EQ(0, stat("/dev/memwait", &st));
 	ASSERT_EQ(0, chmod("/dev/memwait", 0600));
@@ -103,14 +103,14 @@ TOOL_TEST(R37_info_says_whether_the_device_can_be_used)
 		if (setgid(1234) || setuid(1234))
 			_exit(99);
 		run(&output, "info");
-		_exit(!strstr(output.text, "can be used:  no: Permission denied: ") ||
+		_exit(!strstr(output.text, "usable:       no: Permission denied: ") ||
 		      output.status != 3);
 	}
 	EXPECT_EQ(0, child_status(child));
 	ASSERT_EQ(0, chmod("/dev/memwait", st.st_mode & 07777));
 }
 
-TOOL_TEST(R37_info_says_that_the_module_is_older)
+TOOL_TEST(R37_info_reports_an_older_module)
 {
 	struct output output;
 	pid_t child;
@@ -122,8 +122,8 @@ TOOL_TEST(R37_info_says_that_the_module_is_older)
 		if (refuse_ioctl(MEMWAIT_IOC_CHANGE_NOTIFY, ENOTTY))
 			_exit(99);
 		run(&output, "info");
-		_exit(!strstr(output.text, "can be used:  no: ") ||
-		      !strstr(output.text, "an older module is loaded") || output.status != 3);
+		_exit(!strstr(output.text, "usable:       no: ") ||
+		      !strstr(output.text, "the loaded module is too old") || output.status != 3);
 	}
 	EXPECT_EQ(0, child_status(child));
 }
@@ -187,7 +187,7 @@ TOOL_TEST(R37_a_word_of_a_large_file)
 	close(file);
 }
 
-TOOL_TEST(R37_wrong_arguments_are_told_from_failures)
+TOOL_TEST(R37_wrong_arguments_have_another_exit_status_than_failures)
 {
 	static const char * const wrong[] = {
 		"", "nothing", "list more", "wait", "wait %s 0", "wait %s 2 0", "wait %s 0 x",
@@ -256,7 +256,7 @@ TOOL_TEST(R37_list_shows_the_file_of_a_word)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
 
-/* What two processes lock, each in another order. */
+/* Two mutexes, which two processes lock in different order. */
 struct locks {
 	memwait_mutex_t mutex[2];
 	uint32_t locked[2];
@@ -277,7 +277,7 @@ static pid_t lock_both(struct locks *locks, int first, bool second)
 	stay();
 }
 
-TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
+TOOL_TEST(R37_owners_distinguishes_a_deadlock_from_a_wait)
 {
 	struct locks *locks = (struct locks *)self->words;
 	struct output output;
@@ -288,16 +288,16 @@ TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
 		int err = memwait_mutex_init(&locks->mutex[i], MEMWAIT_MUTEX_ROBUST);
 
 		if (err == EOPNOTSUPP || err == ENOTSUP)
-			SKIP(return, "this kernel cannot tell of deaths");
+			SKIP(return, "this kernel does not report deaths");
 		ASSERT_EQ(0, err);
 	}
 	self->children[self->nr++] = lock_both(locks, 0, true);
 	sleep_until(__atomic_load_n(&locks->locked[0], __ATOMIC_SEQ_CST));
 	run(&output, "owners");
 	EXPECT_EQ(0, output.status);
-	EXPECT_STREQ("nobody waits for an owner\n", output.text);
+	EXPECT_STREQ("no waiter names an owner\n", output.text);
 
-	/* The first one has a lock, and waits for nothing; a third one waits for it. */
+	/* The first process holds a lock and waits for nothing; a third process waits for it. */
 	self->children[self->nr++] = fork_child();
 	if (!self->children[1])
 		_exit(memwait_mutex_lock(&locks->mutex[0]));
@@ -317,19 +317,19 @@ TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
 	EXPECT_EQ(1, output.status);
 	EXPECT_SAYS(&output, "deadlock:\n");
 	for (i = 0; i < 3; i += 2) {
-		snprintf(expected, sizeof(expected), "which is for thread %d to give\n",
+		snprintf(expected, sizeof(expected), "held by thread %d\n",
 			 self->children[i]);
 		EXPECT_SAYS(&output, expected);
 	}
 
-	/* Who waits beside the circle is not in it. */
-	snprintf(expected, sizeof(expected), "which is for thread %d to give\n",
+	/* A waiter outside the cycle is not listed in it. */
+	snprintf(expected, sizeof(expected), "held by thread %d\n",
 		 self->children[1]);
 	EXPECT_EQ(NULL, strstr(output.text, expected));
 }
 
-/* A thread with an id and no file of the device, which lsof cannot name. */
-TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
+/* A thread with an id but without an open device, which lsof cannot find. */
+TOOL_TEST(R37_owners_lists_all_that_pin_the_module)
 {
 	int *go = (int *)self->words;
 	struct output output;
@@ -339,7 +339,7 @@ TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	child = fork_child();
 	if (!child) {
 		uint64_t id = 0;
@@ -361,7 +361,7 @@ TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
 	EXPECT_EQ(0, output.status);
 	EXPECT_SAYS(&output, "KIND        PID     TID COMMAND          ID\n");
 	EXPECT_SAYS(&output, expected);
-	/* Nothing waits for it. */
+	/* No thread waits for it. */
 	run(&output, "owners");
 	EXPECT_EQ(0, output.status);
 	snprintf(expected, sizeof(expected), "thread %d", child);
@@ -370,13 +370,13 @@ TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
 	EXPECT_EQ(128 + SIGKILL, kill_child(child));
 	self->nr--;
 	snprintf(expected, sizeof(expected), " %d ", child);
-	/* A kernel thread buries it. */
+	/* A kernel thread frees its identity later. */
 	do
 		run(&output, "owners --all");
 	while (strstr(output.text, expected));
 }
 
-TOOL_TEST(R37_top_counts_what_happens)
+TOOL_TEST(R37_top_counts_waits_and_notifies)
 {
 	struct output output;
 	uint64_t offline;
@@ -385,10 +385,13 @@ TOOL_TEST(R37_top_counts_what_happens)
 	pid_t child;
 
 	if (!begin_patching(&offline))
-		SKIP(return, "emulated, and more than one processor");
+		SKIP(return, "several CPUs under emulation");
 	child = fork_child();
 	if (!child) {
-		/* One wait of 20 ms after the other, and a notify. Its name is like an event's. */
+		/*
+		 * One wait of 20 ms after another, and a notify. The process's name looks like an
+		 * event's.
+		 */
 		prctl(PR_SET_NAME, "x: memwait_x");
 		for (;;) {
 			mw_wait(self->fd, self->words, 0, in_ms(20), MEMWAIT_SIZE_U32);
@@ -407,13 +410,13 @@ TOOL_TEST(R37_top_counts_what_happens)
 	EXPECT_EQ(0, others);
 	EXPECT_IN_TIME(waits >= 3);
 	EXPECT_GE(100, waits);
-	/* What it has made for itself is gone, also if nobody reads what it prints. */
+	/* The tracing instance that it created is removed, even if its output is not read. */
 	run(&output, "top --interval 0.1 | true");
 	run(&output, "--help >/dev/null; ls /sys/kernel/tracing/instances");
 	EXPECT_STREQ("", output.text);
 }
 
-/* Names can do what they like to a terminal, and to what reads JSON. */
+/* Names may contain anything that harms a terminal or a JSON parser. */
 TOOL_TEST(R37_names_that_are_not_printable)
 {
 	struct output output;

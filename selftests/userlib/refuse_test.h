@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* System calls that are refused, as a sandbox does it. */
+/* System calls that a seccomp filter refuses, as in a sandbox. */
 #ifndef REFUSE_TEST_H
 #define REFUSE_TEST_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 
-/* Whether the kernel has filters at all. */
+/* Whether the kernel supports seccomp filters. */
 static inline bool can_refuse(void)
 {
 	return !prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
@@ -24,7 +24,7 @@ static inline int refuse_by(struct sock_filter *filter, unsigned short len)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* The system call is that error for the calling thread from now on. */
+/* From now on the system call fails with that error in the calling thread. */
 static inline int refuse_call(unsigned int call, unsigned int error)
 {
 	struct sock_filter filter[] = {
@@ -37,14 +37,14 @@ static inline int refuse_call(unsigned int call, unsigned int error)
 	return refuse_by(filter, ARRAY_SIZE(filter));
 }
 
-/* Of a 64-bit argument, which a filter reads by halves. */
+/* Offset of the lower half of a 64-bit argument, which a filter reads in two halves. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define LOWER_HALF	0
 #else
 #define LOWER_HALF	4
 #endif
 
-/* The same of one ioctl. */
+/* The same for one ioctl. */
 static inline int refuse_ioctl(unsigned int command, unsigned int error)
 {
 	struct sock_filter filter[] = {

@@ -2,10 +2,10 @@
 /* L6: mutexes whose owners die. */
 #include "robust_mutex_test.h"
 
-ROBUST_TEST(L6_kinds)
+ROBUST_TEST(L6_init_accepts_robust_kinds)
 {
 	const unsigned int good[] = { 0, MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_ERRORCHECK };
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	unsigned int private, bit;
 	size_t i;
 
@@ -23,9 +23,9 @@ ROBUST_TEST(L6_kinds)
 		EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST | private |
 						     MEMWAIT_MUTEX_RECURSIVE |
 						     MEMWAIT_MUTEX_ERRORCHECK));
-		EXPECT_EQ(0, memwait_rwlock_init(&self->board->rwlock,
+		EXPECT_EQ(0, memwait_rwlock_init(&self->shared->rwlock,
 						 MEMWAIT_RWLOCK_ROBUST | private));
-		EXPECT_EQ(EINVAL, memwait_rwlock_init(&self->board->rwlock, MEMWAIT_RWLOCK_ROBUST |
+		EXPECT_EQ(EINVAL, memwait_rwlock_init(&self->shared->rwlock, MEMWAIT_RWLOCK_ROBUST |
 						      MEMWAIT_RWLOCK_FAIR | private));
 	}
 	for (bit = MEMWAIT_MUTEX_ROBUST << 1; bit; bit <<= 1) {
@@ -33,14 +33,16 @@ ROBUST_TEST(L6_kinds)
 			continue;
 		EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST | bit));
 		EXPECT_EQ(bit == MEMWAIT_RWLOCK_PREFER_WRITER ? 0 : EINVAL,
-			  memwait_rwlock_init(&self->board->rwlock, MEMWAIT_RWLOCK_ROBUST | bit));
+			  memwait_rwlock_init(&self->shared->rwlock, MEMWAIT_RWLOCK_ROBUST | bit));
 	}
 }
 
-/* While nobody dies it is a mutex like others, to whichever two threads or processes. */
+/*
+ * While no owner dies, a robust mutex works like any mutex, between threads and between processes.
+ */
 ROBUST_TEST(L6_a_robust_mutex_is_a_mutex)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct timespec soon;
 	int kind;
 
@@ -69,15 +71,15 @@ ROBUST_TEST(L6_a_robust_mutex_is_a_mutex)
 
 static int visit_often(void *arg)
 {
-	struct board *board = arg;
+	struct shared *shared = arg;
 	int i, err;
 
 	for (i = 0; i < ROUNDS; i++) {
-		err = memwait_mutex_lock(&board->mutex);
+		err = memwait_mutex_lock(&shared->mutex);
 		if (err)
 			return err;
-		visit(board);
-		err = memwait_mutex_unlock(&board->mutex);
+		visit(shared);
+		err = memwait_mutex_unlock(&shared->mutex);
 		if (err)
 			return err;
 	}
@@ -86,19 +88,19 @@ static int visit_often(void *arg)
 
 ROBUST_TEST(L6_threads_and_processes_exclude_each_other)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct runner runners[2];
 	int kind, i;
 	pid_t pids[2];
 
 	for (kind = 0; kind < KINDS; kind++) {
-		memset(board, 0, sizeof(*board));
-		ASSERT_EQ(0, memwait_mutex_init(&board->mutex, kinds[kind]));
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, kinds[kind]));
 		for (i = 0; i < 2; i++) {
 			if (!(kinds[kind] & MEMWAIT_PRIVATE)) {
-				pids[i] = run_in_child(visit_often(board));
+				pids[i] = run_in_child(visit_often(shared));
 			}
-			runner_start(&runners[i], visit_often, board);
+			runner_start(&runners[i], visit_often, shared);
 		}
 		for (i = 0; i < 2; i++) {
 			EXPECT_EQ(0, runner_join(&runners[i]));
@@ -106,25 +108,25 @@ ROBUST_TEST(L6_threads_and_processes_exclude_each_other)
 				EXPECT_EQ(0, child_status(pids[i]));
 			}
 		}
-		EXPECT_EQ((kinds[kind] & MEMWAIT_PRIVATE ? 2L : 4L) * ROUNDS, board->counter);
-		EXPECT_EQ(0, board->violations);
-		EXPECT_EQ(0, memwait_mutex_destroy(&board->mutex));
+		EXPECT_EQ((kinds[kind] & MEMWAIT_PRIVATE ? 2L : 4L) * ROUNDS, shared->counter);
+		EXPECT_EQ(0, shared->violations);
+		EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
 	}
 }
 
-/* Each way to lock, after each way to die. */
-ROBUST_TEST(L6_who_comes_after_the_death_gets_eownerdead)
+/* Each way to lock after each way to die. */
+ROBUST_TEST(L6_a_lock_after_the_death_returns_eownerdead)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting getting;
 	struct owner owner;
 	int kind, how, way;
 
 	for (kind = 0; kind < KINDS; kind++) {
 		for (how = 0; how < ENDS; how++) {
-			for (way = 0; way < WAYS && can_be_had_by(kinds[kind], how); way++) {
+			for (way = 0; way < WAYS && can_be_used_by(kinds[kind], how); way++) {
 				ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
-				ASSERT_EQ(0, owner_start(&owner, self->board->holds, how, lock_it,
+				ASSERT_EQ(0, owner_start(&owner, self->shared->holds, how, lock_it,
 							 mutex));
 				EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
 				owner_end(&owner);
@@ -136,7 +138,7 @@ ROBUST_TEST(L6_who_comes_after_the_death_gets_eownerdead)
 				EXPECT_EQ(0, getting.given_back);
 				EXPECT_EQ(way == EXECUTE, getting.calls);
 				EXPECT_EQ(0, memwait_op_pending(&getting.op));
-				/* All is right again. */
+				/* The mutex works again. */
 				EXPECT_EQ(0, get_and_give_back(&getting));
 				EXPECT_EQ(0, getting.given_back);
 				EXPECT_EQ(0, memwait_mutex_destroy(mutex));
@@ -146,18 +148,18 @@ ROBUST_TEST(L6_who_comes_after_the_death_gets_eownerdead)
 	}
 }
 
-/* A deadline that has passed does not keep it from what it could have without waiting. */
+/* A deadline that has passed does not prevent a result that needs no wait. */
 ROBUST_TEST(L6_a_deadline_that_has_passed_gets_eownerdead)
 {
 	static const int ways[] = { TIMEDLOCK, CLOCKLOCK, CLOCK_ASYNC };
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting getting;
 	struct owner owner;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
-		ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
+		ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 		getting_init(&getting, self->loop, mutex, ways[i]);
 		getting.ms = -1;
 		EXPECT_EQ(ETIMEDOUT, get_and_give_back(&getting));
@@ -168,10 +170,10 @@ ROBUST_TEST(L6_a_deadline_that_has_passed_gets_eownerdead)
 	}
 }
 
-/* Each way to wait, in each way to die; and another one behind it. */
-ROBUST_TEST(L6_who_came_before_the_death_gets_eownerdead)
+/* Each way to wait in each way to die, with another waiter behind. */
+ROBUST_TEST(L6_a_waiter_at_the_death_gets_eownerdead)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting first, second;
 	struct runner runners[2];
 	int kind, how, way;
@@ -179,13 +181,13 @@ ROBUST_TEST(L6_who_came_before_the_death_gets_eownerdead)
 
 	for (kind = 0; kind < KINDS; kind++) {
 		for (how = 0; how < ENDS; how++) {
-			for (way = 0; way < WAYS && can_be_had_by(kinds[kind], how); way++) {
+			for (way = 0; way < WAYS && can_be_used_by(kinds[kind], how); way++) {
 				unsigned int private = kinds[kind] & MEMWAIT_PRIVATE;
 
 				if (way == TRYLOCK)
 					continue;
 				ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
-				ASSERT_EQ(0, owner_start(&owner, self->board->holds, how, lock_it,
+				ASSERT_EQ(0, owner_start(&owner, self->shared->holds, how, lock_it,
 							 mutex));
 				getting_init(&first, self->loop, mutex, way);
 				getting_init(&second, self->loop, mutex, LOCK);
@@ -194,7 +196,7 @@ ROBUST_TEST(L6_who_came_before_the_death_gets_eownerdead)
 				} else {
 					runner_start(&runners[0], get_and_give_back, &first);
 				}
-				/* The word that is waited on is the first of the mutex. */
+				/* Waiters sleep on the first word of the mutex. */
 				await_waiters(self->fd, mutex, private, 1);
 				runner_start(&runners[1], get_and_give_back, &second);
 				await_waiters(self->fd, mutex, private, 2);
@@ -219,10 +221,10 @@ ROBUST_TEST(L6_who_came_before_the_death_gets_eownerdead)
 	}
 }
 
-/* One that inherits it, and dies before it has put anything right, leaves it to the next. */
-ROBUST_TEST(L6_its_heir_dies_before_it_is_consistent)
+/* A new owner that dies before it made the mutex consistent leaves that to the next one. */
+ROBUST_TEST(L6_the_next_owner_dies_before_consistent)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting getting;
 	struct runner runner;
 	struct owner owners[3];
@@ -230,10 +232,10 @@ ROBUST_TEST(L6_its_heir_dies_before_it_is_consistent)
 
 	for (kind = 0; kind < 3; kind++) {
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
-		/* Each comes after the death of the one before it. */
+		/* Each locks after the death of the previous owner. */
 		for (i = 0; i < 3; i++) {
 			ASSERT_EQ(i ? EOWNERDEAD : 0,
-				  owner_start(&owners[i], &self->board->holds[i],
+				  owner_start(&owners[i], &self->shared->holds[i],
 					      i % 2 ? THREAD_ENDS : IS_KILLED, lock_it, mutex));
 			owner_end_and_reap(&owners[i]);
 		}
@@ -243,10 +245,10 @@ ROBUST_TEST(L6_its_heir_dies_before_it_is_consistent)
 		EXPECT_EQ(0, get_and_give_back(&getting));
 	}
 
-	/* Each waits already when the one before it dies. */
-	ASSERT_EQ(0, owner_start(&owners[0], &self->board->holds[0], IS_KILLED, lock_it, mutex));
+	/* Each waits already when the previous owner dies. */
+	ASSERT_EQ(0, owner_start(&owners[0], &self->shared->holds[0], IS_KILLED, lock_it, mutex));
 	for (i = 1; i < 3; i++) {
-		owner_begin(&owners[i], &self->board->holds[i], IS_KILLED, lock_it, mutex, 1);
+		owner_begin(&owners[i], &self->shared->holds[i], IS_KILLED, lock_it, mutex, 1);
 		await_waiters(self->fd, mutex, 0, i);
 	}
 	getting_init(&getting, self->loop, mutex, LOCK);
@@ -269,53 +271,56 @@ static int lock_and_repair(void *mutex)
 	return err == EOWNERDEAD ? memwait_mutex_consistent(mutex) : err;
 }
 
-/* It is the last owner that counts, and whether it had the mutex. */
-ROBUST_TEST(L6_its_heir_dies_after_it_is_consistent)
+/* The last owner counts, and whether it held the mutex. */
+ROBUST_TEST(L6_the_next_owner_dies_after_consistent)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting getting;
 	struct owner owner;
 
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
 	getting_init(&getting, self->loop, mutex, LOCK);
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	owner_end_and_reap(&owner);
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_and_repair, mutex));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_and_repair, mutex));
 	EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(EOWNERDEAD, get_and_give_back(&getting));
 	EXPECT_EQ(0, getting.given_back);
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_and_unlock, mutex));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_and_unlock, mutex));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(0, get_and_give_back(&getting));
 }
 
-/* It inherits it, unlocks it as it is when it is told to, and lives on until it is told again. */
-static int inherit_and_unlock(void *arg)
+/*
+ * Locks the mutex after its owner's death, unlocks it inconsistent when @go is 1, and lives on
+ * until @go is 2.
+ */
+static int lock_and_unlock_inconsistent(void *arg)
 {
-	struct board *board = arg;
+	struct shared *shared = arg;
 	int err;
 
-	board->result = memwait_mutex_lock(&board->mutex);
-	set(&board->there, 1);
-	await(&board->go);
-	err = memwait_mutex_unlock(&board->mutex);
-	sleep_until(get(&board->go) >= 2);
+	shared->result = memwait_mutex_lock(&shared->mutex);
+	set(&shared->there, 1);
+	await(&shared->go);
+	err = memwait_mutex_unlock(&shared->mutex);
+	sleep_until(get(&shared->go) >= 2);
 	return err;
 }
 
-#define BLOCKED		3	/* threads by different ways */
+#define BLOCKED		3	/* threads, each with another way to wait */
 #define PENDING		3	/* operations */
 
-/* Unlocked as it was left, it is lost: to those who sleep, and to all who come. */
-ROBUST_TEST(L6_unlocked_inconsistent_it_is_not_recoverable)
+/* Both waiters and later callers get ENOTRECOVERABLE. */
+ROBUST_TEST(L6_a_mutex_unlocked_inconsistent_is_not_recoverable)
 {
 	static const int blocked[BLOCKED] = { LOCK, TIMEDLOCK, CLOCKLOCK };
 	static const int pending[PENDING] = { ASYNC, CLOCK_ASYNC, EXECUTE };
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting threads[BLOCKED], ops[PENDING], later;
-	struct runner runners[BLOCKED], heir;
-	struct board *board = self->board;
+	struct runner runners[BLOCKED], next;
+	struct shared *shared = self->shared;
 	struct owner owner;
 	int kind, i;
 
@@ -323,14 +328,14 @@ ROBUST_TEST(L6_unlocked_inconsistent_it_is_not_recoverable)
 		unsigned int private = kinds[kind] & MEMWAIT_PRIVATE;
 
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
-		ASSERT_EQ(0, owner_start(&owner, board->holds, private ? THREAD_ENDS : IS_KILLED,
+		ASSERT_EQ(0, owner_start(&owner, shared->holds, private ? THREAD_ENDS : IS_KILLED,
 					 lock_it, mutex));
 		owner_end_and_reap(&owner);
-		board->there = 0;
-		board->go = 0;
-		runner_start(&heir, inherit_and_unlock, board);
-		await(&board->there);
-		EXPECT_EQ(EOWNERDEAD, board->result);
+		shared->there = 0;
+		shared->go = 0;
+		runner_start(&next, lock_and_unlock_inconsistent, shared);
+		await(&shared->there);
+		EXPECT_EQ(EOWNERDEAD, shared->result);
 		for (i = 0; i < BLOCKED; i++) {
 			getting_init(&threads[i], self->loop, mutex, blocked[i]);
 			runner_start(&runners[i], get_and_give_back, &threads[i]);
@@ -340,14 +345,14 @@ ROBUST_TEST(L6_unlocked_inconsistent_it_is_not_recoverable)
 		}
 		await_waiters(self->fd, mutex, private, BLOCKED + PENDING);
 
-		set(&board->go, 1);
+		set(&shared->go, 1);
 		for (i = 0; i < BLOCKED; i++) {
 			EXPECT_EQ(ENOTRECOVERABLE, runner_join(&runners[i]));
 			ASSERT_EQ(0, dispatch_until(self->loop, &ops[i].calls, 1));
 			EXPECT_EQ(ENOTRECOVERABLE, ops[i].result);
 		}
-		set(&board->go, 2);
-		EXPECT_EQ(0, runner_join(&heir));
+		set(&shared->go, 2);
+		EXPECT_EQ(0, runner_join(&next));
 		for (i = 0; i < WAYS; i++) {
 			getting_init(&later, self->loop, mutex, i);
 			EXPECT_EQ(ENOTRECOVERABLE, get_and_give_back(&later));
@@ -360,17 +365,17 @@ ROBUST_TEST(L6_unlocked_inconsistent_it_is_not_recoverable)
 		EXPECT_EQ(EINVAL, memwait_mutex_consistent(mutex));
 		EXPECT_EQ(ENOTRECOVERABLE, memwait_mutex_lock(mutex));
 		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
-		/* The memory is as good as any. */
+		/* The memory can be used again. */
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 	}
 }
 
-/* The callback has to say that all is right again; otherwise it is unlocked as it is. */
-ROBUST_TEST(L6_execute_locked_unlocks_what_its_callback_has_left)
+/* The callback must make the mutex consistent; otherwise it is unlocked inconsistent. */
+ROBUST_TEST(L6_execute_locked_unlocks_an_inconsistent_mutex)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct getting getting, later;
 	struct owner owner;
 	int repairs, comes_before;
@@ -378,7 +383,7 @@ ROBUST_TEST(L6_execute_locked_unlocks_what_its_callback_has_left)
 	for (repairs = 0; repairs < 2; repairs++) {
 		for (comes_before = 0; comes_before < 2; comes_before++) {
 			ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
-			ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it,
+			ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it,
 						 mutex));
 			getting_init(&getting, self->loop, mutex, EXECUTE);
 			getting.leave_broken = !repairs;
@@ -401,13 +406,13 @@ ROBUST_TEST(L6_execute_locked_unlocks_what_its_callback_has_left)
 	}
 }
 
-ROBUST_TEST(L6_consistent_says_what_is_wrong)
+ROBUST_TEST(L6_errors_of_consistent)
 {
 	static const unsigned int not_robust[] = {
 		MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_ERRORCHECK,
 		MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_PRIVATE,
 	};
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct owner owner;
 	size_t i;
 
@@ -426,10 +431,10 @@ ROBUST_TEST(L6_consistent_says_what_is_wrong)
 	EXPECT_EQ(EINVAL, elsewhere(make_it_consistent, mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	EXPECT_EQ(EINVAL, memwait_mutex_consistent(mutex));
 	owner_end_and_reap(&owner);
-	/* It has to be locked first. */
+	/* It must be locked first. */
 	EXPECT_EQ(EINVAL, memwait_mutex_consistent(mutex));
 	EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(mutex));
 	EXPECT_EQ(EPERM, elsewhere(make_it_consistent, mutex));
@@ -442,25 +447,25 @@ ROBUST_TEST(L6_consistent_says_what_is_wrong)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 	EXPECT_EQ(0, elsewhere(lock_and_unlock, mutex));
 
-	/* Inconsistent, and its owner is dead once more. */
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
+	/* Inconsistent, and its owner has died again. */
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	owner_end_and_reap(&owner);
-	ASSERT_EQ(EOWNERDEAD, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
+	ASSERT_EQ(EOWNERDEAD, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(EPERM, memwait_mutex_consistent(mutex));
 	EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
 	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 }
 
-ROBUST_TEST(L6_destroy_asks_whether_the_owner_lives)
+ROBUST_TEST(L6_destroy_checks_whether_the_owner_lives)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct owner owner;
 	int how;
 
 	for (how = 0; how < ENDS; how++) {
 		ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
-		ASSERT_EQ(0, owner_start(&owner, self->board->holds, how, lock_it, mutex));
+		ASSERT_EQ(0, owner_start(&owner, self->shared->holds, how, lock_it, mutex));
 		EXPECT_EQ(EBUSY, memwait_mutex_destroy(mutex));
 		owner_end(&owner);
 		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
@@ -468,10 +473,10 @@ ROBUST_TEST(L6_destroy_asks_whether_the_owner_lives)
 	}
 }
 
-/* However often the dead one had locked it: its heir has locked it once. */
-ROBUST_TEST(L6_recursive_begins_anew)
+/* However often the dead owner had locked it, the next owner has locked it once. */
+ROBUST_TEST(L6_the_next_owner_of_a_recursive_mutex_has_locked_it_once)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct owner owner;
 	int private, i;
 
@@ -479,12 +484,15 @@ ROBUST_TEST(L6_recursive_begins_anew)
 		ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST |
 						MEMWAIT_MUTEX_RECURSIVE |
 						(private ? MEMWAIT_PRIVATE : 0)));
-		owner_begin(&owner, self->board->holds, private ? THREAD_ENDS : IS_KILLED, lock_it,
+		owner_begin(&owner, self->shared->holds, private ? THREAD_ENDS : IS_KILLED, lock_it,
 			    mutex, 3);
 		ASSERT_EQ(0, owner_result(&owner));
 		owner_end_and_reap(&owner);
 		EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(mutex));
-		/* It is told once, and can be locked again before it is made consistent. */
+		/*
+		 * EOWNERDEAD is returned once. The mutex can be locked again before it is made
+		 * consistent.
+		 */
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
 		EXPECT_EQ(0, memwait_mutex_consistent(mutex));
 		EXPECT_EQ(0, memwait_mutex_trylock(mutex));
@@ -494,7 +502,7 @@ ROBUST_TEST(L6_recursive_begins_anew)
 		}
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
 
-		owner_begin(&owner, self->board->holds, private ? THREAD_ENDS : IS_KILLED, lock_it,
+		owner_begin(&owner, self->shared->holds, private ? THREAD_ENDS : IS_KILLED, lock_it,
 			    mutex, 3);
 		ASSERT_EQ(0, owner_result(&owner));
 		owner_end_and_reap(&owner);
@@ -506,15 +514,15 @@ ROBUST_TEST(L6_recursive_begins_anew)
 	}
 }
 
-ROBUST_TEST(L6_errorcheck_knows_its_heir)
+ROBUST_TEST(L6_errorcheck_detects_the_next_owners_relock)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct timespec later = in_time(CLOCK_MONOTONIC, HOUR);
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct owner owner;
 
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_ERRORCHECK));
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(mutex));
 	EXPECT_EQ(EDEADLK, memwait_mutex_lock(mutex));
@@ -526,10 +534,10 @@ ROBUST_TEST(L6_errorcheck_knows_its_heir)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
-/* Who locks a plain one twice waits for itself, until its deadline, or in a loop. */
-ROBUST_TEST(L6_locked_again_by_its_owner_it_times_out)
+/* A thread that locks a plain mutex twice waits for itself, until its deadline or in a loop. */
+ROBUST_TEST(L6_a_relock_by_the_owner_times_out)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	uint64_t start;
@@ -562,10 +570,10 @@ ROBUST_TEST(L6_locked_again_by_its_owner_it_times_out)
 	}
 }
 
-/* The owner of what an operation has locked is the thread that runs its callback. */
-ROBUST_TEST(L6_a_thread_ends_that_has_it_by_a_callback)
+/* The owner of a mutex that an operation locked is the thread that runs its callback. */
+ROBUST_TEST(L6_a_thread_that_locked_in_a_callback_ends)
 {
-	memwait_mutex_t *mutex = &self->board->mutex;
+	memwait_mutex_t *mutex = &self->shared->mutex;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct getting getting;
 	struct runner runner;
@@ -586,24 +594,27 @@ ROBUST_TEST(L6_a_thread_ends_that_has_it_by_a_callback)
 
 static int pend_on_mutex(void *arg)
 {
-	struct board *board = arg;
+	struct shared *shared = arg;
 	struct counted_op counted = { 0 };
 	memwait_loop_t *loop;
 
 	if (memwait_loop_new(&loop, 0))
 		return 1;
 	memwait_op_init(&counted.op, loop, count_call, &counted);
-	if (memwait_mutex_lock_async(&board->mutex, &counted.op) != EINPROGRESS)
+	if (memwait_mutex_lock_async(&shared->mutex, &counted.op) != EINPROGRESS)
 		return 2;
-	set(&board->there, 1);
+	set(&shared->there, 1);
 	pause();
 	return 0;
 }
 
-/* A loop is told of the death, and dies, or is told no more: so the next is told. */
-ROBUST_TEST(L6_what_an_operation_was_told_goes_on_to_the_next)
+/*
+ * If the loop that was notified of the death dies, or its operation is cancelled, the next waiter
+ * is notified.
+ */
+ROBUST_TEST(L6_an_operations_death_notification_passes_to_the_next)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct counted_op counted = { 0 };
 	struct getting getting;
 	struct runner runner;
@@ -612,24 +623,25 @@ ROBUST_TEST(L6_what_an_operation_was_told_goes_on_to_the_next)
 	pid_t pid = 0;
 
 	for (cancels = 0; cancels < 2; cancels++) {
-		ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
-		ASSERT_EQ(0, owner_start(&owner, board->holds, IS_KILLED, lock_it, &board->mutex));
+		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
+		ASSERT_EQ(0, owner_start(&owner, shared->holds, IS_KILLED, lock_it,
+					 &shared->mutex));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		if (cancels) {
 			ASSERT_EQ(EINPROGRESS,
-				  memwait_mutex_lock_async(&board->mutex, &counted.op));
+				  memwait_mutex_lock_async(&shared->mutex, &counted.op));
 		} else {
-			board->there = 0;
-			pid = run_in_child(pend_on_mutex(board));
-			await(&board->there);
+			shared->there = 0;
+			pid = run_in_child(pend_on_mutex(shared));
+			await(&shared->there);
 		}
-		getting_init(&getting, self->loop, &board->mutex, CLOCKLOCK);
+		getting_init(&getting, self->loop, &shared->mutex, CLOCKLOCK);
 		getting.ms = HALF_A_MINUTE;
 		runner_start(&runner, get_and_give_back, &getting);
-		await_waiters(self->fd, &board->mutex, 0, 2);
+		await_waiters(self->fd, &shared->mutex, 0, 2);
 		owner_end_and_reap(&owner);
-		/* Told, and has done nothing about it. */
-		await_waiters(self->fd, &board->mutex, 0, 1);
+		/* The operation was notified and has not reacted. */
+		await_waiters(self->fd, &shared->mutex, 0, 1);
 		if (cancels) {
 			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 			EXPECT_EQ(0, counted.calls);
@@ -638,7 +650,7 @@ ROBUST_TEST(L6_what_an_operation_was_told_goes_on_to_the_next)
 		}
 		EXPECT_EQ(EOWNERDEAD, runner_join(&runner));
 		EXPECT_EQ(0, getting.given_back);
-		EXPECT_EQ(0, memwait_mutex_destroy(&board->mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
 	}
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L5, L6: a condition variable's way back to a mutex whose owner has died. */
+/* L5, L6: waits for a condition variable that reacquire a mutex whose owner has died. */
 #include "robust_mutex_test.h"
 
 enum { WAIT, TIMEDWAIT, CLOCKWAIT, WAIT_ASYNC, CLOCKWAIT_ASYNC, COND_WAYS };
@@ -7,11 +7,11 @@ enum { WAIT, TIMEDWAIT, CLOCKWAIT, WAIT_ASYNC, CLOCKWAIT_ASYNC, COND_WAYS };
 struct waiting {
 	int way;
 	int ms;			/* from now to the deadline */
-	int times;		/* that the mutex is locked */
-	struct board *board;
-	int there;		/* it has the mutex, and is going to wait */
+	int times;		/* how often the mutex is locked */
+	struct shared *shared;
+	int there;		/* the thread holds the mutex and is about to wait */
 	int result;
-	int given_back;		/* 0: the mutex was locked as often as before, or not at all */
+	int given_back;		/* 0: the mutex was held as often as before, or not at all */
 	int calls;		/* of the callback */
 	memwait_op_t op;
 };
@@ -21,10 +21,10 @@ static bool has_mutex(int result)
 	return !result || result == EOWNERDEAD || result == ETIMEDOUT;
 }
 
-/* It has returned: looks how often it has the mutex, and gives it back. */
+/* The wait has returned: unlocks the mutex and checks how often it was held. */
 static void give_mutex_back(struct waiting *waiting)
 {
-	memwait_mutex_t *mutex = &waiting->board->mutex;
+	memwait_mutex_t *mutex = &waiting->shared->mutex;
 	int err = 0, i;
 
 	if (waiting->result == EOWNERDEAD)
@@ -45,11 +45,11 @@ static void has_waited(memwait_op_t *op, int result, void *data)
 	give_mutex_back(waiting);
 }
 
-static void waiting_init(struct waiting *waiting, memwait_loop_t *loop, struct board *board,
+static void waiting_init(struct waiting *waiting, memwait_loop_t *loop, struct shared *shared,
 			 int way)
 {
 	memset(waiting, 0, sizeof(*waiting));
-	waiting->board = board;
+	waiting->shared = shared;
 	waiting->way = way;
 	waiting->ms = HOUR;
 	waiting->times = 1;
@@ -61,8 +61,8 @@ static int begin_to_wait(struct waiting *waiting)
 {
 	struct timespec wall = in_time(CLOCK_REALTIME, waiting->ms);
 	struct timespec time = in_time(CLOCK_MONOTONIC, waiting->ms);
-	memwait_mutex_t *mutex = &waiting->board->mutex;
-	memwait_cond_t *cond = &waiting->board->cond;
+	memwait_mutex_t *mutex = &waiting->shared->mutex;
+	memwait_cond_t *cond = &waiting->shared->cond;
 
 	switch (waiting->way) {
 	case WAIT:
@@ -79,14 +79,14 @@ static int begin_to_wait(struct waiting *waiting)
 	}
 }
 
-/* Returns what the wait has said, or EINPROGRESS. */
+/* Returns the result of the wait, or EINPROGRESS. */
 static int wait_and_give_back(void *arg)
 {
 	struct waiting *waiting = arg;
 	int i, ret;
 
 	for (i = 0; i < waiting->times; i++) {
-		ret = memwait_mutex_lock(&waiting->board->mutex);
+		ret = memwait_mutex_lock(&waiting->shared->mutex);
 		if (ret)
 			return ret;
 	}
@@ -104,7 +104,7 @@ static bool waits_in_loop(const struct waiting *waiting)
 	return waiting->way == WAIT_ASYNC || waiting->way == CLOCKWAIT_ASYNC;
 }
 
-/* Returns when it waits for the condition. */
+/* Returns when the thread or operation waits for the condition. */
 static bool waiting_start(struct waiting *waiting, struct runner *runner)
 {
 	if (waits_in_loop(waiting))
@@ -125,42 +125,42 @@ static int waiting_end(struct waiting *waiting, struct runner *runner, memwait_l
 	return err ? err : waiting->result;
 }
 
-/* When a wait ends whose mutex is had by one that dies. */
+/* When the wait ends, in relation to the lock of the mutex by an owner that dies. */
 enum { SIGNALLED_BEFORE, SIGNALLED_AFTER, TIMES_OUT, CASES };
 
-/* Returns what the wait has said; -1 if its deadline came before the other one had the mutex. */
+/* Returns the result of the wait, or -1 if its deadline passed before the owner held the mutex. */
 static int outlive_owner(struct __test_metadata *_metadata, memwait_loop_t *loop,
 			 struct waiting *waiting, int when)
 {
-	struct board *board = waiting->board;
+	struct shared *shared = waiting->shared;
 	struct runner runner;
 	struct owner owner;
 	int ret;
 
 	if (!waiting_start(waiting, &runner))
 		return -1;
-	ASSERT_EQ(0, owner_start(&owner, board->holds, IS_KILLED, lock_it, &board->mutex));
+	ASSERT_EQ(0, owner_start(&owner, shared->holds, IS_KILLED, lock_it, &shared->mutex));
 	if (when == SIGNALLED_BEFORE) {
-		EXPECT_EQ(0, memwait_cond_signal(&board->cond));
+		EXPECT_EQ(0, memwait_cond_signal(&shared->cond));
 	}
 	owner_end_and_reap(&owner);
 	if (when == SIGNALLED_AFTER) {
-		EXPECT_EQ(0, memwait_cond_signal(&board->cond));
+		EXPECT_EQ(0, memwait_cond_signal(&shared->cond));
 	}
 	ret = waiting_end(waiting, &runner, loop);
 	EXPECT_EQ(0, waiting->given_back);
 	if (ret == EOWNERDEAD) {
-		EXPECT_EQ(0, memwait_mutex_destroy(&board->mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
 	}
-	EXPECT_EQ(0, memwait_cond_destroy(&board->cond));
+	EXPECT_EQ(0, memwait_cond_destroy(&shared->cond));
 	return when == TIMES_OUT && ret == ETIMEDOUT ? -1 : ret;
 }
 
-/* It gets it back, however it waits. */
-ROBUST_TEST(L6_a_condition_variables_way_back_to_it)
+/* The wait reacquires the mutex, in each form. */
+ROBUST_TEST(L6_a_wait_reacquires_the_mutex_of_a_dead_owner)
 {
 	static const unsigned int recursive[] = { 0, MEMWAIT_MUTEX_RECURSIVE };
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct waiting waiting;
 	int way, when, ms, ret;
 	size_t i;
@@ -172,12 +172,15 @@ ROBUST_TEST(L6_a_condition_variables_way_back_to_it)
 		when = i / ARRAY_SIZE(recursive) / COND_WAYS;
 		if (when == TIMES_OUT && (way == WAIT || way == WAIT_ASYNC))
 			continue;
-		/* The deadline is to come when the mutex is had, which may take a while. */
+		/*
+		 * The deadline must pass while the mutex is held, which may take a while to
+		 * achieve.
+		 */
 		for (ms = when == TIMES_OUT ? 20 : HOUR;; ms *= 4) {
-			ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST |
+			ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST |
 							kind));
-			ASSERT_EQ(0, memwait_cond_init(&board->cond, 0));
-			waiting_init(&waiting, self->loop, board, way);
+			ASSERT_EQ(0, memwait_cond_init(&shared->cond, 0));
+			waiting_init(&waiting, self->loop, shared, way);
 			waiting.ms = ms;
 			waiting.times = kind ? 3 : 1;
 			ret = outlive_owner(_metadata, self->loop, &waiting, when);
@@ -190,36 +193,40 @@ ROBUST_TEST(L6_a_condition_variables_way_back_to_it)
 	}
 }
 
-/* It is lost while they wait for a condition: they are told when they would have had it. */
-ROBUST_TEST(L6_a_condition_variables_way_back_to_one_that_is_not_recoverable)
+/*
+ * The mutex becomes not recoverable during the waits. Each wait returns ENOTRECOVERABLE when it
+ * would reacquire the mutex.
+ */
+ROBUST_TEST(L6_a_wait_reacquires_a_mutex_that_is_not_recoverable)
 {
 	struct waiting waiting[COND_WAYS];
 	struct runner runners[COND_WAYS];
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct owner owner;
 	int way, all;
 
 	for (all = 0; all < 2; all++) {
-		ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
-		ASSERT_EQ(0, memwait_cond_init(&board->cond, 0));
+		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
+		ASSERT_EQ(0, memwait_cond_init(&shared->cond, 0));
 		for (way = 0; way < COND_WAYS; way++) {
-			waiting_init(&waiting[way], self->loop, board, way);
+			waiting_init(&waiting[way], self->loop, shared, way);
 			ASSERT_TRUE(waiting_start(&waiting[way], &runners[way]));
 		}
-		ASSERT_EQ(0, owner_start(&owner, board->holds, IS_KILLED, lock_it, &board->mutex));
+		ASSERT_EQ(0, owner_start(&owner, shared->holds, IS_KILLED, lock_it,
+					 &shared->mutex));
 		owner_end_and_reap(&owner);
-		ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock(&board->mutex));
-		EXPECT_EQ(0, memwait_mutex_unlock(&board->mutex));
+		ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock(&shared->mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(&shared->mutex));
 		for (way = 0; way < COND_WAYS; way++) {
-			/* Nobody has been woken by what has become of the mutex. */
+			/* The state of the mutex has woken no waiter. */
 			EXPECT_FALSE(waits_in_loop(&waiting[way]) ? waiting[way].calls :
 				     runner_is_done(&runners[way]));
 		}
-		/* Who gets no mutex passes the signal on, to one who may use it. */
+		/* A waiter that does not get the mutex passes the signal to another waiter. */
 		if (all) {
-			EXPECT_EQ(0, memwait_cond_broadcast(&board->cond));
+			EXPECT_EQ(0, memwait_cond_broadcast(&shared->cond));
 		} else {
-			EXPECT_EQ(0, memwait_cond_signal(&board->cond));
+			EXPECT_EQ(0, memwait_cond_signal(&shared->cond));
 		}
 		for (way = 0; way < COND_WAYS; way++) {
 			EXPECT_EQ(ENOTRECOVERABLE,
@@ -228,47 +235,47 @@ ROBUST_TEST(L6_a_condition_variables_way_back_to_one_that_is_not_recoverable)
 			}
 			EXPECT_EQ(0, waiting[way].given_back);
 		}
-		EXPECT_EQ(0, memwait_cond_destroy(&board->cond));
-		EXPECT_EQ(0, memwait_mutex_destroy(&board->mutex));
+		EXPECT_EQ(0, memwait_cond_destroy(&shared->cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
 	}
 }
 
-/* A wait unlocks it. */
-ROBUST_TEST(L6_a_wait_with_an_inconsistent_one_loses_it)
+/* The wait unlocks the mutex while it is inconsistent. */
+ROBUST_TEST(L6_a_wait_with_an_inconsistent_mutex_makes_it_not_recoverable)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct timespec soon;
 	struct owner owner;
 
-	ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
-	ASSERT_EQ(0, memwait_cond_init(&board->cond, 0));
-	ASSERT_EQ(0, owner_start(&owner, board->holds, IS_KILLED, lock_it, &board->mutex));
+	ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_cond_init(&shared->cond, 0));
+	ASSERT_EQ(0, owner_start(&owner, shared->holds, IS_KILLED, lock_it, &shared->mutex));
 	owner_end_and_reap(&owner);
-	ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock(&board->mutex));
+	ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock(&shared->mutex));
 	soon = in_time(CLOCK_MONOTONIC, 20);
-	EXPECT_EQ(ENOTRECOVERABLE, memwait_cond_clockwait(&board->cond, &board->mutex,
+	EXPECT_EQ(ENOTRECOVERABLE, memwait_cond_clockwait(&shared->cond, &shared->mutex,
 							  CLOCK_MONOTONIC, &soon));
-	EXPECT_EQ(EPERM, memwait_mutex_unlock(&board->mutex));
-	EXPECT_EQ(ENOTRECOVERABLE, memwait_mutex_lock(&board->mutex));
-	EXPECT_EQ(0, memwait_cond_destroy(&board->cond));
+	EXPECT_EQ(EPERM, memwait_mutex_unlock(&shared->mutex));
+	EXPECT_EQ(ENOTRECOVERABLE, memwait_mutex_lock(&shared->mutex));
+	EXPECT_EQ(0, memwait_cond_destroy(&shared->cond));
 }
 
 ROBUST_TEST(L6_a_wait_without_the_mutex_is_eperm)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct owner owner;
 
-	ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
-	ASSERT_EQ(0, memwait_cond_init(&board->cond, 0));
-	EXPECT_EQ(EPERM, memwait_cond_wait(&board->cond, &board->mutex));
-	EXPECT_EQ(EPERM, memwait_cond_wait_async(&board->cond, &board->mutex, &counted.op));
-	ASSERT_EQ(0, owner_start(&owner, board->holds, IS_KILLED, lock_it, &board->mutex));
-	EXPECT_EQ(EPERM, memwait_cond_wait(&board->cond, &board->mutex));
-	EXPECT_EQ(EPERM, memwait_cond_wait_async(&board->cond, &board->mutex, &counted.op));
+	ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_cond_init(&shared->cond, 0));
+	EXPECT_EQ(EPERM, memwait_cond_wait(&shared->cond, &shared->mutex));
+	EXPECT_EQ(EPERM, memwait_cond_wait_async(&shared->cond, &shared->mutex, &counted.op));
+	ASSERT_EQ(0, owner_start(&owner, shared->holds, IS_KILLED, lock_it, &shared->mutex));
+	EXPECT_EQ(EPERM, memwait_cond_wait(&shared->cond, &shared->mutex));
+	EXPECT_EQ(EPERM, memwait_cond_wait_async(&shared->cond, &shared->mutex, &counted.op));
 	owner_end_and_reap(&owner);
-	EXPECT_EQ(EPERM, memwait_cond_wait(&board->cond, &board->mutex));
-	EXPECT_EQ(0, memwait_cond_destroy(&board->cond));
+	EXPECT_EQ(EPERM, memwait_cond_wait(&shared->cond, &shared->mutex));
+	EXPECT_EQ(0, memwait_cond_destroy(&shared->cond));
 }
 
 static void clean_up(void *arg)
@@ -290,30 +297,30 @@ static int wait_and_clean_up(void *arg)
 	return ret;
 }
 
-/* Its clean-up handler has the mutex, whoever had it before. */
-ROBUST_TEST(L5_a_cancelled_waiter_inherits_the_mutex)
+/* The cleanup handler runs with the mutex held, even if the owner died. */
+ROBUST_TEST(L5_a_cancelled_waiter_holds_the_mutex_of_a_dead_owner)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct waiting waiting;
 	struct runner runner;
 	struct owner owner;
 
-	ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
-	ASSERT_EQ(0, memwait_cond_init(&board->cond, 0));
-	waiting_init(&waiting, self->loop, board, WAIT);
+	ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_cond_init(&shared->cond, 0));
+	waiting_init(&waiting, self->loop, shared, WAIT);
 	runner_start(&runner, wait_and_clean_up, &waiting);
 	await(&waiting.there);
 	runner_await_asleep(&runner);
-	ASSERT_EQ(0, owner_start(&owner, board->holds, IS_KILLED, lock_it, &board->mutex));
+	ASSERT_EQ(0, owner_start(&owner, shared->holds, IS_KILLED, lock_it, &shared->mutex));
 	pthread_cancel(runner.thread);
-	await_waiters(self->fd, &board->mutex, 0, 1);
+	await_waiters(self->fd, &shared->mutex, 0, 1);
 	owner_end_and_reap(&owner);
 	pthread_join(runner.thread, NULL);
 	EXPECT_FALSE(runner_is_done(&runner));
 	EXPECT_EQ(1, waiting.calls);
 	EXPECT_EQ(0, waiting.given_back);
-	EXPECT_EQ(0, memwait_cond_destroy(&board->cond));
-	EXPECT_EQ(0, memwait_mutex_destroy(&board->mutex));
+	EXPECT_EQ(0, memwait_cond_destroy(&shared->cond));
+	EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
 }
 
 TEST_HARNESS_MAIN

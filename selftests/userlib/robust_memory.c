@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L6: mutexes in memory that cannot be written, or is there no more. */
+/* L6: mutexes in memory that is read-only or no longer there. */
 #include "robust_mutex_test.h"
 
 struct mapped {
-	memwait_mutex_t *mutex;	/* by a mapping that can be written */
+	memwait_mutex_t *mutex;	/* in a writable mapping */
 	memwait_mutex_t *read_only;
 	int memfd;
 };
@@ -25,7 +25,7 @@ static void unmap_mutex(struct mapped *mapped)
 	close(mapped->memfd);
 }
 
-/* To lock is to write. That is the program's own fault, and nobody else's business. */
+/* Locking writes to the mutex. The fault is the program's own and must not affect others. */
 ROBUST_TEST(L6_a_mutex_in_read_only_memory)
 {
 	struct getting getting;
@@ -43,13 +43,13 @@ ROBUST_TEST(L6_a_mutex_in_read_only_memory)
 	EXPECT_EQ(0, memwait_mutex_lock(mapped.mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mapped.mutex));
 
-	/* It fails while others wait, who go on as if nothing had happened. */
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mapped.mutex));
+	/* The call fails while another thread waits, which is not affected. */
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mapped.mutex));
 	getting_init(&getting, self->loop, mapped.mutex, LOCK);
 	runner_start(&runner, get_and_give_back, &getting);
 	await_waiters(self->fd, mapped.mutex, 0, 1);
 	EXPECT_EQ(128 + SIGSEGV, in_child(lock_it, mapped.read_only));
-	/* The words of those that can only be read: a wait reads, a change writes. */
+	/* Word functions on read-only memory: a wait reads, a change writes. */
 	word = *word_of(mapped.read_only);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait64(mapped.read_only, word, &none, MEMWAIT_OWNED));
 	EXPECT_EQ(-EFAULT, memwait_change_notify32(mapped.read_only, MEMWAIT_CHANGE_SET, 0,
@@ -79,7 +79,7 @@ static int wait_for_mutex_a_moment(void *mutex)
 	return memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, &soon);
 }
 
-/* Who looks gets SIGBUS from the kernel, and who asks the device EFAULT. */
+/* An access to the memory raises SIGBUS, and a call of the device returns EFAULT. */
 ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 {
 	struct timespec none = { 0, 0 };
@@ -91,7 +91,7 @@ ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 
 	ASSERT_TRUE(map_mutex(&mapped));
 	ASSERT_EQ(0, memwait_mutex_init(mapped.mutex, MEMWAIT_MUTEX_ROBUST));
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mapped.mutex));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mapped.mutex));
 	word = *word_of(mapped.mutex);
 	pid = run_in_child(wait_for_mutex(mapped.mutex));
 	await_waiters(self->fd, mapped.mutex, 0, 1);
@@ -104,11 +104,11 @@ ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 	EXPECT_EQ(128 + SIGBUS, in_child(lock_it, mapped.mutex));
 	EXPECT_EQ(128 + SIGBUS, in_child(unlock_it, mapped.mutex));
 	EXPECT_EQ(128 + SIGBUS, in_child(trylock_it, mapped.mutex));
-	/* It is told of the death, and looks. */
+	/* The waiter is notified of the death, and reads the mutex. */
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(128 + SIGBUS, child_status(pid));
 
-	/* The file is longer again, and empty there. */
+	/* The file is extended again, with zeros. */
 	ASSERT_EQ(0, ftruncate(mapped.memfd, 4096));
 	ASSERT_EQ(0, memwait_mutex_init(mapped.mutex, MEMWAIT_MUTEX_ROBUST));
 	EXPECT_EQ(0, memwait_mutex_lock(mapped.mutex));

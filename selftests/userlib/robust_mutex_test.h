@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of robust mutexes share: every kind, and every way to lock one. */
+/* What the tests of robust mutexes share: each kind, and each way to lock a mutex. */
 #ifndef ROBUST_MUTEX_TEST_H
 #define ROBUST_MUTEX_TEST_H
 
@@ -13,7 +13,7 @@ ADAPTER(unlock_it, void *mutex, memwait_mutex_unlock(mutex))
 ADAPTER(destroy_it, void *mutex, memwait_mutex_destroy(mutex))
 ADAPTER(make_it_consistent, void *mutex, memwait_mutex_consistent(mutex))
 
-/* An object is shared by all, or by the threads of this process. */
+/* Process-shared and private mutexes of each type. */
 static const unsigned int kinds[] = {
 	MEMWAIT_MUTEX_ROBUST,
 	MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_RECURSIVE,
@@ -32,14 +32,14 @@ struct getting {
 	int way;
 	int ms;			/* from now to the deadline */
 	memwait_mutex_t *mutex;
-	bool leave_broken;	/* unlock it without having made it consistent */
-	int given_back;		/* what that has said */
+	bool leave_broken;	/* unlock the mutex without having made it consistent */
+	int given_back;		/* result of consistent and unlock */
 	int result;		/* of locking */
 	int calls;		/* of the callback */
 	memwait_op_t op;
 };
 
-/* Has it, and gives it back, unless that is done by others. */
+/* Makes the mutex consistent if necessary, and unlocks it unless the library does. */
 static inline void give_back(struct getting *getting)
 {
 	int err = 0;
@@ -86,7 +86,10 @@ static inline int begin_to_get(struct getting *getting)
 	}
 }
 
-/* Locks and unlocks; returns what locking has said. Or EINPROGRESS: the callback does all that. */
+/*
+ * Locks and unlocks. Returns the result of the lock call, or EINPROGRESS if the callback will do
+ * both.
+ */
 static inline int get_and_give_back(void *arg)
 {
 	struct getting *getting = arg;
@@ -95,7 +98,7 @@ static inline int get_and_give_back(void *arg)
 	getting->calls = 0;
 	getting->given_back = -1;
 	ret = begin_to_get(getting);
-	/* What has been executed already has been called back. */
+	/* If the operation has completed already, its callback has run. */
 	if (ret == EINPROGRESS || getting->calls)
 		return ret ? ret : getting->result;
 	getting->result = ret;
@@ -118,18 +121,18 @@ static inline bool is_async(int way)
 	return way == ASYNC || way == CLOCK_ASYNC || way == EXECUTE;
 }
 
-static inline void visit(struct board *board)
+static inline void visit(struct shared *shared)
 {
-	if (board->inside++)
-		board->violations++;
-	board->counter++;
-	if (--board->inside)
-		board->violations++;
+	if (shared->inside++)
+		shared->violations++;
+	shared->counter++;
+	if (--shared->inside)
+		shared->violations++;
 }
 
 ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
 
-/* The first of a robust mutex: who has it, and two bits. */
+/* The first word of a robust mutex: the owner's id and two flag bits. */
 static inline uint64_t *word_of(memwait_mutex_t *mutex)
 {
 	void *first = mutex;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Read-write locks whose writers die; and what becomes of those whose readers do. */
+/* Read-write locks: writers that die, and the effect of a dead reader. */
 #include "robust_test.h"
 
 enum {
@@ -12,7 +12,7 @@ struct entering {
 	int ms;
 	memwait_rwlock_t *rwlock;
 	int result;
-	int exclusive;		/* another reader could not get in */
+	int exclusive;		/* no other reader could acquire it */
 	int given_back;
 	int calls;
 	memwait_op_t op;
@@ -24,7 +24,7 @@ ADAPTER(trywrlock_it, void *rwlock, memwait_rwlock_trywrlock(rwlock))
 ADAPTER(unlock_rwlock, void *rwlock, memwait_rwlock_unlock(rwlock))
 ADAPTER(make_rwlock_consistent, void *rwlock, memwait_rwlock_consistent(rwlock))
 
-/* As a reader it is not alone. */
+/* Fails if the lock is held for writing. */
 ADAPTER(look_in, void *rwlock, memwait_rwlock_tryrdlock(rwlock) ?: memwait_rwlock_unlock(rwlock))
 ADAPTER(lock_and_unlock_rwlock, void *rwlock, memwait_rwlock_wrlock(rwlock) ?:
 	memwait_rwlock_unlock(rwlock))
@@ -124,19 +124,19 @@ static const unsigned int rwlock_kinds[] = {
 	MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER,
 };
 
-ROBUST_TEST(L6_who_comes_after_a_writers_death_has_it_for_writing)
+ROBUST_TEST(L6_a_lock_after_a_writers_death_holds_it_for_writing)
 {
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct entering entering;
 	struct owner owner;
 	int kind, how, way;
 
 	for (kind = 0; kind < (int)ARRAY_SIZE(rwlock_kinds); kind++) {
-		for (how = 0; how < ENDS && can_be_had_by(rwlock_kinds[kind], how); how++) {
+		for (how = 0; how < ENDS && can_be_used_by(rwlock_kinds[kind], how); how++) {
 			for (way = 0; way < RW_WAYS; way++) {
 				ASSERT_EQ(0, memwait_rwlock_init(rwlock, rwlock_kinds[kind]));
-				ASSERT_EQ(0, owner_start(&owner, self->board->holds, how, wrlock_it,
-							 rwlock));
+				ASSERT_EQ(0, owner_start(&owner, self->shared->holds, how,
+							 wrlock_it, rwlock));
 				EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(rwlock));
 				EXPECT_EQ(EBUSY, memwait_rwlock_trywrlock(rwlock));
 				EXPECT_EQ(EBUSY, memwait_rwlock_destroy(rwlock));
@@ -158,22 +158,22 @@ ROBUST_TEST(L6_who_comes_after_a_writers_death_has_it_for_writing)
 }
 
 /* With a reader and a writer behind. */
-ROBUST_TEST(L6_who_came_before_a_writers_death_has_it_for_writing)
+ROBUST_TEST(L6_a_waiter_at_a_writers_death_holds_it_for_writing)
 {
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct entering entering[3];
 	struct runner runners[3];
 	struct owner owner;
 	int kind, how, way, i;
 
 	for (kind = 0; kind < (int)ARRAY_SIZE(rwlock_kinds); kind++) {
-		for (how = 0; how < ENDS && can_be_had_by(rwlock_kinds[kind], how); how++) {
+		for (how = 0; how < ENDS && can_be_used_by(rwlock_kinds[kind], how); how++) {
 			for (way = 0; way < RW_WAYS; way++) {
 				if (way == TRYRDLOCK || way == TRYWRLOCK)
 					continue;
 				ASSERT_EQ(0, memwait_rwlock_init(rwlock, rwlock_kinds[kind]));
-				ASSERT_EQ(0, owner_start(&owner, self->board->holds, how, wrlock_it,
-							 rwlock));
+				ASSERT_EQ(0, owner_start(&owner, self->shared->holds, how,
+							 wrlock_it, rwlock));
 				entering_init(&entering[0], self->loop, rwlock, way);
 				entering_init(&entering[1], self->loop, rwlock, RDLOCK);
 				entering_init(&entering[2], self->loop, rwlock, WRLOCK);
@@ -214,7 +214,7 @@ ROBUST_TEST(L6_a_rwlock_that_is_not_recoverable)
 	static const int blocked[] = { RDLOCK, WRLOCK, TIMEDRDLOCK, CLOCKWRLOCK };
 	static const int pending[] = { RDLOCK_ASYNC, WRLOCK_ASYNC, CLOCKRDLOCK_ASYNC,
 				       CLOCKWRLOCK_ASYNC };
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct entering threads[4], ops[4], later;
 	struct runner runners[4];
 	struct owner owner;
@@ -222,7 +222,7 @@ ROBUST_TEST(L6_a_rwlock_that_is_not_recoverable)
 
 	for (kind = 0; kind < (int)ARRAY_SIZE(rwlock_kinds); kind++) {
 		ASSERT_EQ(0, memwait_rwlock_init(rwlock, rwlock_kinds[kind]));
-		ASSERT_EQ(0, owner_start(&owner, self->board->holds,
+		ASSERT_EQ(0, owner_start(&owner, self->shared->holds,
 					 rwlock_kinds[kind] & MEMWAIT_PRIVATE ? THREAD_ENDS :
 					 IS_KILLED, wrlock_it, rwlock));
 		owner_end_and_reap(&owner);
@@ -255,10 +255,10 @@ ROBUST_TEST(L6_a_rwlock_that_is_not_recoverable)
 	}
 }
 
-ROBUST_TEST(L6_rwlock_consistent_says_what_is_wrong)
+ROBUST_TEST(L6_errors_of_rwlock_consistent)
 {
 	static const unsigned int not_robust[] = { 0, MEMWAIT_RWLOCK_FAIR, MEMWAIT_PRIVATE };
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct owner owner;
 	size_t i;
 
@@ -282,7 +282,7 @@ ROBUST_TEST(L6_rwlock_consistent_says_what_is_wrong)
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(EPERM, memwait_rwlock_unlock(rwlock));
 
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, wrlock_it, rwlock));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, wrlock_it, rwlock));
 	EXPECT_EQ(EINVAL, memwait_rwlock_consistent(rwlock));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(EINVAL, memwait_rwlock_consistent(rwlock));
@@ -297,42 +297,42 @@ ROBUST_TEST(L6_rwlock_consistent_says_what_is_wrong)
 	EXPECT_EQ(0, elsewhere(lock_and_unlock_rwlock, rwlock));
 	EXPECT_EQ(0, memwait_rwlock_destroy(rwlock));
 
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, wrlock_it, rwlock));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, wrlock_it, rwlock));
 	EXPECT_EQ(EBUSY, memwait_rwlock_destroy(rwlock));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(0, memwait_rwlock_destroy(rwlock));
 }
 
-/* It is counted for ever: others read, and nobody writes. */
+/* The dead reader counts forever: others can read, but no thread can write. */
 ROBUST_TEST(L7_a_reader_dies)
 {
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct entering entering;
 	struct owner owner;
 
 	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST));
-	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, rdlock_it, rwlock));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, rdlock_it, rwlock));
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(EBUSY, memwait_rwlock_trywrlock(rwlock));
 	entering_init(&entering, self->loop, rwlock, CLOCKWRLOCK);
 	entering.ms = 20;
 	EXPECT_EQ(ETIMEDOUT, enter_and_leave(&entering));
-	/* A writer that has given up is in nobody's way. */
+	/* A writer that gave up does not block readers. */
 	EXPECT_EQ(0, memwait_rwlock_rdlock(rwlock));
 	EXPECT_EQ(0, elsewhere(look_in, rwlock));
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(EBUSY, memwait_rwlock_destroy(rwlock));
-	/* Who knows better can say that it has left. */
+	/* A program that knows better can unlock in its place. */
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(0, lock_and_unlock_rwlock(rwlock));
 	EXPECT_EQ(0, memwait_rwlock_destroy(rwlock));
 }
 
-/* A reader, or a writer, dies while it waits for a writer: those behind it get in. */
-ROBUST_TEST(L7_who_waits_for_a_writer_dies)
+/* A reader or a writer that waits for a writer dies: the waiters behind it acquire the lock. */
+ROBUST_TEST(L7_a_waiter_for_a_writer_dies)
 {
 	static int (*const ways[])(void *rwlock) = { rdlock_it, wrlock_it };
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct entering entering[2];
 	struct runner runners[2];
 	int robust, way, i;
@@ -365,12 +365,12 @@ ROBUST_TEST(L7_who_waits_for_a_writer_dies)
 	}
 }
 
-/* It has kept later readers out, and is dead. Nobody can tell that it had not begun to write. */
-ROBUST_TEST(L6_a_writer_dies_that_waits_for_readers)
+/* It has excluded later readers, and died. Others cannot know that it had not begun to write. */
+ROBUST_TEST(L6_a_writer_that_waits_for_readers_dies)
 {
 	static const int ways[] = { CLOCKRDLOCK, CLOCKWRLOCK, CLOCKRDLOCK_ASYNC,
 				    CLOCKWRLOCK_ASYNC };
-	memwait_rwlock_t *rwlock = &self->board->rwlock;
+	memwait_rwlock_t *rwlock = &self->shared->rwlock;
 	struct entering entering;
 	struct runner runner;
 	bool times_out;
@@ -389,7 +389,7 @@ ROBUST_TEST(L6_a_writer_dies_that_waits_for_readers)
 		EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(rwlock));
 		EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 
-		/* One that gives up before the reader has left leaves all as it was. */
+		/* A waiter that gives up before the reader has left changes nothing. */
 		entering_init(&entering, self->loop, rwlock, way);
 		entering.ms = 10;
 		if (times_out) {

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of robust locks share: the fixture, and a board for all that dies. */
+/* What the tests of robust locks share: the fixture and the memory that the processes share. */
 #ifndef ROBUST_TEST_H
 #define ROBUST_TEST_H
 
 #include "death_test.h"
 
 #define HOUR		(3600 * 1000)	/* in ms */
-#define HALF_A_MINUTE	30000		/* the same: more than anything here takes */
+#define HALF_A_MINUTE	30000		/* in ms; longer than any test takes */
 
-/* What is private is had by threads of this process only. */
-static inline bool can_be_had_by(unsigned int kind, int how)
+/* A private object can be used only by the threads of this process. */
+static inline bool can_be_used_by(unsigned int kind, int how)
 {
 	return !(kind & MEMWAIT_PRIVATE) || how == THREAD_ENDS;
 }
 
-/* All that is shared lies in one page, as a condition variable and its mutex like it. */
-struct board {
+/*
+ * All shared objects are in one page, so that a condition variable and its mutex are in the same
+ * page.
+ */
+struct shared {
 	memwait_mutex_t mutex, other;
 	memwait_cond_t cond;
 	memwait_rwlock_t rwlock;
@@ -34,7 +37,7 @@ struct board {
 FIXTURE(robust)
 {
 	memwait_loop_t *loop;
-	struct board *board;	/* shared */
+	struct shared *shared;	/* in shared memory */
 	uint64_t id;		/* of this thread */
 	int fd;
 };
@@ -46,8 +49,8 @@ FIXTURE_SETUP(robust)
 	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
-		SKIP(return, "this kernel cannot tell of deaths");
-	self->board = shared_page(sizeof(*self->board));
+		SKIP(return, "this kernel does not report deaths");
+	self->shared = shared_page(sizeof(*self->shared));
 	mw_await_owners(self->fd, 0);
 	ASSERT_EQ(0, memwait_owner(&self->id));
 	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
@@ -57,7 +60,7 @@ FIXTURE_TEARDOWN(robust)
 {
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	EXPECT_EQ(0, memwait_loop_close(self->loop));
-	/* Whoever has died is forgotten. */
+	/* The dead owners have been freed. */
 	mw_await_owners(self->fd, 1);
 	close(self->fd);
 }

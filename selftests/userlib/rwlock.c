@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Read-write locks: readers together, writers alone, nobody for ever outside. */
+/* Read-write locks: readers hold them together, writers alone, and no waiter starves. */
 #include "rwlock_test.h"
 
 static int use_often(void *arg)
@@ -92,7 +92,7 @@ static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, 
 	close(memfd);
 }
 
-USERLIB_TEST(L0_threads_processes_and_a_loop)
+USERLIB_TEST(L0_threads_processes_and_a_loop_share_a_lock)
 {
 	use_by_all(_metadata, self->loop, 0);
 	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_FAIR);
@@ -137,7 +137,7 @@ USERLIB_TEST(R12_a_waiting_writer_comes_before_later_readers)
 	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(&shared->lock));
 	runner_start(&writer, write_once, shared);
-	/* The writer sleeps on the state, behind the 64 bits of the gate. */
+	/* The writer sleeps on the state, after the 64 bits of the gate. */
 	await_waiters(self->fd, (uint32_t *)&shared->lock + 2, U32_SIZE, 1);
 	EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(&shared->lock));
 	runner_start(&reader, read_once, shared);
@@ -150,7 +150,7 @@ USERLIB_TEST(R12_a_waiting_writer_comes_before_later_readers)
 	EXPECT_EQ(0, memwait_rwlock_destroy(&shared->lock));
 }
 
-static int read_on_and_on(void *arg)
+static int read_often(void *arg)
 {
 	struct shared *shared = arg;
 
@@ -160,7 +160,7 @@ static int read_on_and_on(void *arg)
 	return 0;
 }
 
-static int write_on_and_on(void *arg)
+static int write_often(void *arg)
 {
 	struct shared *shared = arg;
 
@@ -180,7 +180,7 @@ USERLIB_TEST(R12_fair_neither_readers_nor_writers_starve)
 		memset(shared, 0, sizeof(*shared));
 		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_FAIR));
 		for (i = 0; i < 3; i++)
-			runner_start(&busy[i], writers ? write_on_and_on : read_on_and_on, shared);
+			runner_start(&busy[i], writers ? write_often : read_often, shared);
 		for (i = 0; i < 200; i++)
 			ASSERT_EQ(0, writers ? read_once(shared) : write_once(shared));
 		__atomic_store_n(&shared->stop, 1, __ATOMIC_RELEASE);
@@ -190,7 +190,7 @@ USERLIB_TEST(R12_fair_neither_readers_nor_writers_starve)
 	}
 }
 
-USERLIB_TEST(L0_readers_are_inside_together)
+USERLIB_TEST(L0_readers_hold_the_lock_together)
 {
 	memwait_rwlock_t *lock = self->shared;
 	struct counted_op counted[4] = { 0 };
@@ -211,7 +211,7 @@ USERLIB_TEST(L0_readers_are_inside_together)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-/* Returns only if all three are inside at the same time. */
+/* Returns only if all three threads hold the lock at the same time. */
 static int read_with_two_others(void *arg)
 {
 	struct shared *shared = arg;
@@ -230,7 +230,7 @@ USERLIB_TEST(L0_three_threads_read_at_the_same_time)
 	struct runner runners[3];
 	int held, i;
 
-	/* Whether they find it open, or have slept at the gate. */
+	/* The readers either find the lock free or sleep at the gate. */
 	for (held = 0; held < 2; held++) {
 		memset(shared, 0, sizeof(*shared));
 		if (held) {
@@ -259,11 +259,11 @@ USERLIB_TEST(R2_more_errors)
 
 	EXPECT_EQ(0, memcmp(&initialised, lock, sizeof(*lock)));
 
-	/* Not needed, not looked at. */
+	/* The deadline is not needed and not checked. */
 	EXPECT_EQ(0, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &time));
 	EXPECT_EQ(0, memwait_rwlock_clockrdlock_async(lock, CLOCK_MONOTONIC, &time,
 						      &counted.op));
-	/* Needed. */
+	/* The deadline is needed. */
 	EXPECT_EQ(EINVAL, memwait_rwlock_clockwrlock_async(lock, CLOCK_MONOTONIC, &time,
 							   &counted.op));
 	EXPECT_EQ(0, memwait_rwlock_tryrdlock(lock));
@@ -278,7 +278,7 @@ USERLIB_TEST(R2_more_errors)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 	EXPECT_EQ(0, counted.calls);
 
-	/* As many readers as there can be. */
+	/* The maximum number of readers. */
 	memset((uint32_t *)lock + 2, 0xff, sizeof(uint32_t));
 	*(unsigned char *)((uint32_t *)lock + 2) = 0;
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock(lock));
@@ -300,7 +300,7 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_has_timed_out)
 	timed.time = in_time(CLOCK_MONOTONIC, 20);
 	runner_start(&writer, write_timed, &timed);
 	runner_start(&reader, read_once, timed.shared);
-	/* The first reader is inside all the time. */
+	/* The first reader holds the lock all the time. */
 	EXPECT_EQ(ETIMEDOUT, runner_join(&writer));
 	EXPECT_EQ(0, runner_join(&reader));
 	EXPECT_EQ(0, timed.shared->a);
@@ -308,7 +308,7 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_has_timed_out)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-/* The ticket says in which order they were let in. */
+/* Tickets record the order in which visitors acquired the lock. */
 struct visitor {
 	struct shared *shared;
 	memwait_op_t op;
@@ -342,16 +342,19 @@ static int visit_as_thread(void *arg)
 	return visitor->error;
 }
 
-USERLIB_TEST(R12_fair_operations_and_threads_enter_in_the_order_of_coming)
+USERLIB_TEST(R12_fair_operations_and_threads_enter_in_fifo_order)
 {
-	/* A reader that comes after a writer has it after the writer. */
+	/* A reader that comes after a writer gets the lock after the writer. */
 	static const bool writes[] = { false, true, true, false, true, false };
 	struct visitor visitors[ARRAY_SIZE(writes)];
 	struct runner runners[ARRAY_SIZE(writes)];
 	int n = ARRAY_SIZE(writes), round, i, ret, tickets;
 	struct shared *shared = self->shared;
 
-	/* In the first round those of even number are threads, in the second the others. */
+	/*
+	 * In the first round visitors with an even number are threads, in the second round the
+	 * others.
+	 */
 	for (round = 0; round < 2; round++) {
 		tickets = 0;
 		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_FAIR));
@@ -384,7 +387,7 @@ USERLIB_TEST(R12_fair_operations_and_threads_enter_in_the_order_of_coming)
 				EXPECT_EQ(0, visitors[i].error);
 			}
 		}
-		/* No two readers are neighbours, so the order is complete. */
+		/* No two readers are adjacent, so the order is complete. */
 		for (i = 0; i < n; i++)
 			EXPECT_EQ(i + 1, visitors[i].ticket);
 		EXPECT_EQ(0, shared->violations);
@@ -392,7 +395,7 @@ USERLIB_TEST(R12_fair_operations_and_threads_enter_in_the_order_of_coming)
 	}
 }
 
-/* Those that prefer readers. */
+/* Kinds that prefer readers. */
 static const unsigned int preferring[] = {
 	MEMWAIT_RWLOCK_PREFER_READER,
 	MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_PRIVATE,
@@ -437,7 +440,7 @@ USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 		runner_start(&other, read_once, shared);
 		EXPECT_EQ(0, runner_join(&other));
 
-		/* The last one lets the writers in, all of them. */
+		/* The last unlock lets all writers in, one after another. */
 		for (n = 0; n < 5; n++)
 			EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 		ASSERT_EQ(0, dispatch_until(self->loop, &writer.calls, 1));
@@ -453,7 +456,7 @@ USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 	}
 }
 
-/* One that has slept at the gate, and stands there behind a writer that waits for readers. */
+/* A reader that sleeps at the gate, behind a writer that waits for readers. */
 USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 {
 	struct counted_op writer = counted_by(&writer, self->loop);
@@ -470,7 +473,7 @@ USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 		runner_start(&reader, read_once, shared);
 		await_sleepers(gate_of(lock), preferring[i], 2);
-		/* This wakes the writer. */
+		/* This unlock wakes the writer. */
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
 		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
@@ -484,8 +487,8 @@ USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 	}
 }
 
-/* Writers that give up, are taken back, or die while they wait for readers leave nothing behind. */
-USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_goes)
+/* Writers that give up, are cancelled or die while they wait for readers leave nothing behind. */
+USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_gives_up)
 {
 	struct counted_op late = counted_by(&late, self->loop);
 	struct counted_op writer = counted_by(&writer, self->loop);
@@ -516,7 +519,7 @@ USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_goes)
 		ASSERT_EQ(0, dispatch_until(self->loop, &late.calls, 1));
 		EXPECT_EQ(ETIMEDOUT, late.result);
 		EXPECT_EQ(0, memwait_op_cancel(&writer.op));
-		/* One that has been woken. */
+		/* A writer that has been woken. */
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 		EXPECT_EQ(0, memwait_op_cancel(&writer.op));

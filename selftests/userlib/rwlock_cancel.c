@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L3, L7: who gives up, or dies, while it waits for a read-write lock lets the others in. */
+/* L3, L7: a waiter for a read-write lock that gives up or dies lets the others in. */
 #include "rwlock_test.h"
 
-/* Readers and writers that are cancelled at the gate, or waiting for readers to leave. */
+/* Readers and writers that are cancelled at the gate or while they wait for readers. */
 USERLIB_TEST(L3_cancel_races_with_unlock)
 {
 	struct shared *shared = self->shared;
@@ -14,7 +14,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		memset(shared, 0, sizeof(*shared));
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
-		/* One that closes the lock, so that those behind wait at the gate. */
+		/* The holder makes later waiters wait at the gate. */
 		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 		held = round % 2;
 		wanted = round / 2 % 2;
@@ -46,10 +46,10 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		ASSERT_EQ(0, shared->violations);
 		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
 	}
-	TH_LOG("%d of %d taken back", taken_back, round);
+	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* The writer gives up, and the readers behind it do not wait for the reader before it. */
+/* The writer gives up, and the readers behind it do not wait for the earlier reader. */
 USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 {
 	struct counted_op reading = counted_by(&reading, self->loop);
@@ -80,7 +80,7 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
+USERLIB_TEST(L3_a_cancelled_completed_operation_passes_the_lock_on)
 {
 	struct counted_op behind = counted_by(&behind, self->loop);
 	struct counted_op first = counted_by(&first, self->loop);
@@ -92,7 +92,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 
 	for (turn = 0; turn < 2 * (int)ARRAY_SIZE(kinds); turn++) {
 		writing = turn % 2;
-		/* If it is fair, it has the gate already. */
+		/* If the lock is FAIR, the operation has the gate already. */
 		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[turn / 2]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
 		ret = writing ? memwait_rwlock_wrlock_async(lock, &first.op) :
@@ -114,7 +114,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 		EXPECT_EQ(0, runner_join(&thread));
 		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 	}
-	/* A writer for whom the last reader has left. */
+	/* A writer for which the last reader has left. */
 	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &first.op));
 	runner_start(&thread, read_once, shared);
@@ -130,7 +130,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-/* Who has timed out has left nothing locked, and nobody waiting. */
+/* A waiter that timed out has left nothing locked and no waiter behind. */
 USERLIB_TEST(L3_a_deadline_races_with_unlock)
 {
 	struct timed timed = { .shared = self->shared, .clock = CLOCK_MONOTONIC };
@@ -165,7 +165,7 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 	TH_LOG("%d of %d timed out", timed_out, round);
 }
 
-USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
+USERLIB_TEST(L7_waiters_killed_at_the_gate_leave_it_to_others)
 {
 	struct shared *shared = self->shared;
 	struct runner reader, writer;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A writer that waits for readers sleeps, however many of them come and go meanwhile. */
+/* A writer that waits for readers sleeps, however many readers come and go. */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
 #define MOST	100	/* times that a reader comes or goes just before the writer sleeps */
 
-/* Of the writer's thread; or of all, for an operation's. */
+/* Of the writer's thread, or of all threads for an operation. */
 static memwait_rwlock_t *crossed;
 static bool readers_come;
 static pid_t writer;
 static int waits;
 
-/* A writer that prefers itself closes the lock: readers only go then. */
+/* With PREFER_WRITER a waiting writer closes the lock: then readers can only leave. */
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	if (crossed && gettid() == __atomic_load_n(&writer, __ATOMIC_ACQUIRE) &&

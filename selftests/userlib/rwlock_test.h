@@ -59,7 +59,7 @@ static inline int read_once(void *arg)
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
-/* Where they sleep: at the gate, the first 64 bits; or a writer on the state, behind it. */
+/* Waiters sleep on the gate, the first 64 bits, or (a writer) on the state, which follows it. */
 static inline const void *gate_of(memwait_rwlock_t *lock)
 {
 	return lock;

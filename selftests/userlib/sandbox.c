@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: a process that closes its sandbox after its first lock goes on with every object: from then
- * on the library needs the device's ioctls, and to read and poll a loop, but no other system call.
+ * L2: a process that enters its sandbox after its first lock can use each kind of object: from then
+ * on the library needs the device's ioctls, and read(2) and ppoll(2) for loops, but no other system
+ * call.
  */
 #include "objects_test.h"
 #include "refuse_test.h"
@@ -38,24 +39,24 @@ enum form { BLOCKING, UNTIL, TOO_LATE, IN_A_LOOP, FORMS };
 
 #define OBJECT_SIZE	512
 
-/* What the processes share. */
+/* Memory that the processes share. */
 static struct {
-	char object[OBJECT_SIZE];	/* first, so aligned */
-	unsigned int round;	/* object and form; who waits has begun as many */
-	unsigned int done;	/* and has ended as many, */
-	int result;		/* the last one with that */
-	int call;		/* that was refused, or -1 */
-} *scene;
+	char object[OBJECT_SIZE];	/* first, for its alignment */
+	unsigned int round;	/* object and form; the number of waits that have begun */
+	unsigned int done;	/* the number of waits that have ended, */
+	int result;		/* and the result of the last one */
+	int call;		/* system call that was refused, or -1 */
+} *shared;
 
 static memwait_loop_t *loop;
 
 static void refused(int signal, siginfo_t *info, void *context)
 {
-	scene->call = info->si_syscall;
+	shared->call = info->si_syscall;
 	_exit(1);
 }
 
-/* The time: the vDSO cannot tell it on every machine. */
+/* The clock calls are allowed because the vDSO does not work on all machines. */
 static const unsigned int allowed[] = {
 	__NR_ioctl, __NR_read, __NR_ppoll, __NR_clock_gettime, __NR_exit_group,
 #ifdef __NR_clock_gettime64
@@ -63,8 +64,8 @@ static const unsigned int allowed[] = {
 #endif
 };
 
-/* All other calls end in refused(), in each thread. */
-static int close_sandbox(void)
+/* All other system calls end in refused(), in all threads. */
+static int enter_sandbox(void)
 {
 	const struct sigaction action = { .sa_sigaction = refused, .sa_flags = SA_SIGINFO };
 	struct sock_filter filter[2 + 2 * ARRAY_SIZE(allowed)] = {
@@ -99,7 +100,7 @@ static void change(unsigned int *word)
 static int wait_in_loop(const struct way *way)
 {
 	struct counted_op counted = counted_by(&counted, loop);
-	int err = way->wait_async(scene->object, &counted.op);
+	int err = way->wait_async(shared->object, &counted.op);
 
 	if (err != EINPROGRESS)
 		return err;
@@ -116,17 +117,17 @@ static int wait_as(enum form form, const struct way *way)
 
 	switch (form) {
 	case BLOCKING:
-		return way->wait(scene->object);
+		return way->wait(shared->object);
 	case UNTIL:
-		return way->wait_until(scene->object, CLOCK_REALTIME, &late);
+		return way->wait_until(shared->object, CLOCK_REALTIME, &late);
 	case TOO_LATE:
-		return way->wait_until(scene->object, CLOCK_MONOTONIC, &soon);
+		return way->wait_until(shared->object, CLOCK_MONOTONIC, &soon);
 	default:
 		return wait_in_loop(way);
 	}
 }
 
-/* A thread that does not end: nor may it. */
+/* A thread that must not end, because that would need other system calls. */
 static int wait_for_all(void *unused)
 {
 	unsigned int round;
@@ -135,34 +136,34 @@ static int wait_for_all(void *unused)
 	for (round = 0; ; round++) {
 		const struct way *way = objects[round / FORMS].way;
 
-		await_change(&scene->round, round);
+		await_change(&shared->round, round);
 		result = wait_as(round % FORMS, way);
-		scene->result = leave(way, scene->object, result);
-		change(&scene->done);
+		shared->result = leave(way, shared->object, result);
+		change(&shared->done);
 	}
 	return 0;
 }
 
-static bool is_right(enum form form, const struct way *way, unsigned int kind)
+static bool wait_succeeds(enum form form, const struct way *way, unsigned int kind)
 {
-	unsigned int round = scene->round;
-	int err = way->make(scene->object, kind);
+	unsigned int round = shared->round;
+	int err = way->make(shared->object, kind);
 
-	change(&scene->round);
-	while (!err && form != TOO_LATE && !sleepers_within(scene->object, OBJECT_SIZE / 2, kind))
+	change(&shared->round);
+	while (!err && form != TOO_LATE && !sleepers_within(shared->object, OBJECT_SIZE / 2, kind))
 		;
 	if (form == TOO_LATE)
-		await_change(&scene->done, round);
-	/* Who did not wait at the barrier has not come. */
+		await_change(&shared->done, round);
+	/* A participant whose wait timed out has not arrived at the barrier. */
 	if (form != TOO_LATE || way != &barrier_way)
-		err = err ?: way->give(scene->object);
-	await_change(&scene->done, round);
-	return !err && scene->result == (form == TOO_LATE ? ETIMEDOUT : 0) &&
-	       !way->destroy(scene->object);
+		err = err ?: way->give(shared->object);
+	await_change(&shared->done, round);
+	return !err && shared->result == (form == TOO_LATE ? ETIMEDOUT : 0) &&
+	       !way->destroy(shared->object);
 }
 
-/* Returns 0 when it has gone through all. */
-static int go_through(void)
+/* Returns 0 when all rounds are done. */
+static int run_all(void)
 {
 	memwait_mutex_t first = MEMWAIT_MUTEX_INIT;
 	struct runner runner;
@@ -171,11 +172,11 @@ static int go_through(void)
 	must(memwait_mutex_lock(&first) ?: memwait_mutex_unlock(&first));
 	must(memwait_loop_new(&loop, 0));
 	runner_start(&runner, wait_for_all, NULL);
-	if (close_sandbox())
+	if (enter_sandbox())
 		return 2;
 	for (round = 0; round < FORMS * ARRAY_SIZE(objects); round++) {
-		if (!is_right(round % FORMS, objects[round / FORMS].way,
-			      objects[round / FORMS].kind))
+		if (!wait_succeeds(round % FORMS, objects[round / FORMS].way,
+				   objects[round / FORMS].kind))
 			return 3;
 	}
 	return 0;
@@ -187,16 +188,16 @@ USERLIB_TEST(L2_after_the_first_lock_the_device_is_enough)
 
 	if (!can_refuse())
 		SKIP(return, "this kernel has no seccomp");
-	scene = self->shared;
-	scene->call = -1;
-	EXPECT_EQ(0, child_status(run_in_child(go_through())));
-	round = scene->round - 1;
-	EXPECT_EQ(-1, scene->call) {
+	shared = self->shared;
+	shared->call = -1;
+	EXPECT_EQ(0, child_status(run_in_child(run_all())));
+	round = shared->round - 1;
+	EXPECT_EQ(-1, shared->call) {
 		TH_LOG("%s, form %u", objects[round / FORMS].name, round % FORMS);
 	}
-	EXPECT_EQ(FORMS * ARRAY_SIZE(objects), scene->done) {
+	EXPECT_EQ(FORMS * ARRAY_SIZE(objects), shared->done) {
 		TH_LOG("%s, form %u: %d", objects[round / FORMS].name, round % FORMS,
-		       scene->result);
+		       shared->result);
 	}
 }
 

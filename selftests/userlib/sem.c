@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Semaphores: as many get through as there are posts, whatever becomes of those who wait. */
+/* Semaphores: as many waits return as there are posts, whatever happens to the waiters. */
 #include "userlib_test.h"
 
 #define ROUNDS	SOME_OF(2000)
@@ -108,7 +108,7 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 		user->error = result;
 }
 
-USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
+USERLIB_TEST(L0_no_more_than_its_value_are_inside)
 {
 	int memfd = new_file(4096), i, ret;
 	struct user_op user = { 0 };
@@ -142,7 +142,7 @@ USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
 	close(memfd);
 }
 
-USERLIB_TEST(R5_every_post_lets_one_through)
+USERLIB_TEST(R5_every_post_releases_one_waiter)
 {
 	memwait_sem_t *sem = self->shared;
 	struct runner waiters[4], posters[2];
@@ -160,7 +160,7 @@ USERLIB_TEST(R5_every_post_lets_one_through)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-USERLIB_TEST(R12_async_waits_stand_in_line)
+USERLIB_TEST(R12_async_waits_are_in_fifo_order)
 {
 	struct counted_op counted[3] = { 0 };
 	memwait_sem_t *sem = self->shared;
@@ -209,7 +209,7 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 	TH_LOG("%d of %d cancelled", were_cancelled, round);
 }
 
-USERLIB_TEST(L5_it_is_a_cancellation_point_even_with_a_value)
+USERLIB_TEST(L5_a_wait_is_a_cancellation_point_even_with_a_value)
 {
 	memwait_sem_t *sem = self->shared;
 	struct runner runner;
@@ -228,9 +228,9 @@ static void post_in_handler(int signal)
 	memwait_sem_post(sem_of_handler);
 }
 
-USERLIB_TEST(L12_a_handler_interrupts_it_and_may_post)
+USERLIB_TEST(L12_a_handler_interrupts_a_wait_and_may_post)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	memwait_sem_t *sem = self->shared;
 	struct runner runner;
 
@@ -240,7 +240,7 @@ USERLIB_TEST(L12_a_handler_interrupts_it_and_may_post)
 	pthread_kill(runner.thread, SIGUSR1);
 	EXPECT_EQ(EINTR, runner_join(&runner));
 
-	/* With SA_RESTART it goes on waiting, and gets what the handler itself has posted. */
+	/* With SA_RESTART the wait continues, and gets the handler's own post. */
 	action = (struct sigaction){ .sa_handler = post_in_handler, .sa_flags = SA_RESTART };
 	sem_of_handler = sem;
 	sigaction(SIGUSR1, &action, NULL);
@@ -288,9 +288,9 @@ static int wait_timed(void *arg)
 	return memwait_sem_clockwait(timed->sem, timed->clock, &timed->time);
 }
 
-USERLIB_TEST(R6_a_handler_interrupts_a_timed_wait_too)
+USERLIB_TEST(R6_a_handler_interrupts_a_timed_wait)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	struct timed timed = { .sem = self->shared };
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct runner runner;
@@ -309,7 +309,7 @@ USERLIB_TEST(R6_a_handler_interrupts_a_timed_wait_too)
 	EXPECT_EQ(0, memwait_sem_destroy(timed.sem));
 }
 
-/* Where waiters of a fair semaphore sleep. */
+/* The byte on which waiters of a FAIR semaphore sleep. */
 static const void *fair_word(const memwait_sem_t *sem)
 {
 	return (const char *)sem + 2;
@@ -334,7 +334,7 @@ USERLIB_TEST(fair_values)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-/* What is posted belongs to the oldest, a thread or an operation, and to nobody that comes then. */
+/* A post belongs to the oldest waiter, a thread or an operation, and not to a later caller. */
 USERLIB_TEST(fair_a_post_is_for_the_oldest_waiter)
 {
 	static const unsigned int kinds[] = {
@@ -362,7 +362,7 @@ USERLIB_TEST(fair_a_post_is_for_the_oldest_waiter)
 			EXPECT_EQ(0, runner_join(&runners[i]));
 			ASSERT_EQ(0, memwait_sem_post(sem));
 			EXPECT_EQ(EAGAIN, memwait_sem_trywait(sem));
-			/* It waits behind all, and gets nothing. */
+			/* This operation is behind all others and gets nothing. */
 			late = counted_by(&late, self->loop);
 			ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &late.op));
 			ASSERT_EQ(0, dispatch_until(self->loop, &counted[i].calls, 1));
@@ -375,7 +375,7 @@ USERLIB_TEST(fair_a_post_is_for_the_oldest_waiter)
 	}
 }
 
-/* Who does not take what it was given leaves it to the next, or to all. */
+/* A waiter that does not take its post leaves it to the next waiter, or to any caller. */
 USERLIB_TEST(L3_fair_a_cancelled_operation_gives_its_post_back)
 {
 	struct counted_op first = counted_by(&first, self->loop);
@@ -398,7 +398,7 @@ USERLIB_TEST(L3_fair_a_cancelled_operation_gives_its_post_back)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-/* L14: a late notify of what was at the address before is no post. */
+/* L14: a late notify, meant for an earlier object at this address, is not a post. */
 USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -413,7 +413,7 @@ USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
 		if (i % 4 != 2)
 			EXPECT_EQ(0, memwait_notify((char *)sem + i, MEMWAIT_ALL, 0));
 	}
-	/* One by mistake, where they sleep. */
+	/* A notify by mistake on the byte on which they sleep. */
 	EXPECT_EQ(1, memwait_notify(fair_word(sem), 1, 0));
 	await_waiters(self->fd, fair_word(sem), 0, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
@@ -430,7 +430,10 @@ USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-/* Threads that come, time out and are signalled; operations that are cancelled: nothing is lost. */
+/*
+ * Threads that come, time out and are interrupted, and operations that are cancelled: no post is
+ * lost.
+ */
 struct exact {
 	memwait_sem_t sem;
 	int stop;
@@ -459,7 +462,7 @@ static int take_in_time(void *arg)
 
 USERLIB_TEST(L3_fair_no_post_is_lost_or_doubled)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct exact *exact = self->shared;
 	struct runner runners[3];

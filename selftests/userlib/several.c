@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The functions on several words: one of many, requeue, notify and wait, many notifies. */
+/* Functions on several words: wait for one of many, requeue, notify and wait, many notifies. */
 #include "userlib_test.h"
 
 #define WORDS	20
@@ -51,7 +51,7 @@ USERLIB_TEST(R16_a_thread_waits_for_one_of_many_words)
 	}
 }
 
-USERLIB_TEST(R16_the_first_word_that_differs_is_told)
+USERLIB_TEST(R16_the_first_word_that_differs_is_reported)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -79,7 +79,7 @@ USERLIB_TEST(R16_the_first_word_that_differs_is_told)
 	EXPECT_EQ(7, memwait_op_index(&counted.op));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, memwait_op_index(NULL));
-	/* The next one has none, though it ends at once. */
+	/* The next operation has no index, even though it ends immediately. */
 	ASSERT_EQ(0, memwait_sem_init(&sem, 0, 1));
 	EXPECT_EQ(0, memwait_sem_wait_async(&sem, &counted.op));
 	EXPECT_EQ(0, memwait_op_index(&counted.op));
@@ -129,7 +129,7 @@ USERLIB_TEST(R16_an_operation_waits_for_one_of_many_words)
 	}
 }
 
-/* L3: before it was notified, after that, and after its completion was read. */
+/* L3: before the notify, after it, and after its completion was read. */
 USERLIB_TEST(L3_an_operation_on_many_words_is_cancelled)
 {
 	struct counted_op behind = counted_by(&behind, self->loop);
@@ -137,34 +137,37 @@ USERLIB_TEST(L3_an_operation_on_many_words_is_cancelled)
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct memwait_wait waits[WORDS];
 	uint32_t *words = self->shared;
-	int stage;
+	int state;
 
 	expect_values(waits, words, 0);
-	for (stage = 0; stage < 3; stage++) {
+	for (state = 0; state < 3; state++) {
 		behind.calls = 0;
 		other.calls = 0;
-		/* Its completion is read with that of another, which is cancelled first. */
+		/*
+		 * Its completion is read together with that of another operation, which is
+		 * cancelled first.
+		 */
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&words[19], 0, NULL, 0, &other.op));
 		ASSERT_EQ(MEMWAIT_PENDING,
 			  memwait_wait_any_async(waits, WORDS - 1, NULL, 0, &counted.op));
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&words[3], 0, NULL, 0, &behind.op));
 		EXPECT_EQ(2, memwait_waiters(&words[3], 0));
-		if (stage)
+		if (state)
 			ASSERT_EQ(1, memwait_notify(&words[3], 1, 0));
-		if (stage == 2) {
+		if (state == 2) {
 			ASSERT_EQ(1, memwait_notify(&words[19], 1, 0));
 			ASSERT_EQ(0, memwait_op_cancel(&other.op));
 		}
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 		EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
-		if (stage) {
+		if (state) {
 			ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 			EXPECT_EQ(MEMWAIT_OK, behind.result);
 		} else {
 			EXPECT_EQ(1, memwait_waiters(&words[3], 0));
 			ASSERT_EQ(0, memwait_op_cancel(&behind.op));
 		}
-		if (stage < 2)
+		if (state < 2)
 			ASSERT_EQ(0, memwait_op_cancel(&other.op));
 		EXPECT_EQ(0, counted.calls);
 		EXPECT_EQ(0, memwait_waiters(&words[0], 0));
@@ -232,8 +235,8 @@ USERLIB_TEST(R17_requeue_wakes_some_and_moves_others)
 	EXPECT_EQ(-EFAULT, memwait_requeue32(words, 0, NULL, 1, 1, 0, NULL, NULL));
 }
 
-/* Each compares as many bits as its name says, and takes no size as a flag. */
-USERLIB_TEST(R3_widths_are_in_names)
+/* Each compares as many bits as its name says, and rejects a size in the flags. */
+USERLIB_TEST(R3_functions_have_the_width_in_their_names)
 {
 	const uint64_t value = 0x1122334455667788;
 	struct timespec none = { 0 };
@@ -275,7 +278,7 @@ USERLIB_TEST(R3_widths_are_in_names)
 	EXPECT_EQ(-EINVAL, memwait_notify_wait8(other, 1, word, 0, &none, U32_SIZE, NULL));
 }
 
-/* A size in flags is for the alignment only, of one word as of many. */
+/* A size in the flags affects only the alignment check, for one word and for many. */
 USERLIB_TEST(R13_notifies_take_a_size)
 {
 	const uint32_t sizes[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32,
@@ -299,7 +302,7 @@ USERLIB_TEST(R13_notifies_take_a_size)
 	EXPECT_EQ(-EINVAL, memwait_notify(memory, 1, MEMWAIT_GROUP));
 }
 
-struct player {
+struct peer {
 	uint32_t *own, *other;
 	long rounds;
 	unsigned int flags;
@@ -307,18 +310,18 @@ struct player {
 
 static int hand_over(void *arg)
 {
-	struct player *player = arg;
+	struct peer *peer = arg;
 	unsigned int notified;
 	long i;
 	int ret;
 
-	for (i = 0; i < player->rounds; i++) {
-		__atomic_store_n(player->own, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(player->other, 1, __ATOMIC_RELEASE);
-		ret = memwait_notify_wait32(player->other, 1, player->own, 0, NULL, player->flags,
+	for (i = 0; i < peer->rounds; i++) {
+		__atomic_store_n(peer->own, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(peer->other, 1, __ATOMIC_RELEASE);
+		ret = memwait_notify_wait32(peer->other, 1, peer->own, 0, NULL, peer->flags,
 					    &notified);
-		while (ret >= 0 && !__atomic_load_n(player->own, __ATOMIC_ACQUIRE))
-			ret = memwait_wait32(player->own, 0, NULL, player->flags);
+		while (ret >= 0 && !__atomic_load_n(peer->own, __ATOMIC_ACQUIRE))
+			ret = memwait_wait32(peer->own, 0, NULL, peer->flags);
 		if (ret < 0 || notified > 1)
 			return -1;
 	}
@@ -327,24 +330,24 @@ static int hand_over(void *arg)
 
 static int answer(void *arg)
 {
-	struct player *player = arg;
+	struct peer *peer = arg;
 	int ret = 0;
 
-	while (ret >= 0 && !__atomic_load_n(player->own, __ATOMIC_ACQUIRE))
-		ret = memwait_wait32(player->own, 0, NULL, player->flags);
+	while (ret >= 0 && !__atomic_load_n(peer->own, __ATOMIC_ACQUIRE))
+		ret = memwait_wait32(peer->own, 0, NULL, peer->flags);
 	if (ret < 0)
 		return -1;
-	player->rounds--;
-	ret = hand_over(player);
-	__atomic_store_n(player->other, 1, __ATOMIC_RELEASE);
-	return memwait_notify(player->other, 1, player->flags) < 0 ? -1 : ret;
+	peer->rounds--;
+	ret = hand_over(peer);
+	__atomic_store_n(peer->other, 1, __ATOMIC_RELEASE);
+	return memwait_notify(peer->other, 1, peer->flags) < 0 ? -1 : ret;
 }
 
-USERLIB_TEST(R17_two_hand_over_to_each_other)
+USERLIB_TEST(R17_two_threads_hand_over_to_each_other)
 {
 	uint32_t *words = self->shared;
-	struct player first = { &words[0], &words[1], 2000, 0 };
-	struct player second = { &words[1], &words[0], 2000, 0 };
+	struct peer first = { &words[0], &words[1], 2000, 0 };
+	struct peer second = { &words[1], &words[0], 2000, 0 };
 	struct timespec past = { 0, 0 };
 	struct runner runners[2];
 	unsigned int notified = 9;
@@ -373,7 +376,7 @@ USERLIB_TEST(R17_two_hand_over_to_each_other)
 	EXPECT_EQ(-EFAULT, memwait_notify_wait32(&words[1], 1, NULL, 5, &past, 0, NULL));
 }
 
-USERLIB_TEST(R13_many_words_are_notified_at_once)
+USERLIB_TEST(R13_many_words_are_notified_in_one_call)
 {
 	struct memwait_notify notifies[WORDS];
 	struct counted_op counted[WORDS];

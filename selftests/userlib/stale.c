@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L14: a notify that comes late, from whoever had the memory before, wakes a waiter in vain at
- * most. No lock is handed over by it, and nobody's memory is touched for it.
+ * L14: a late notify, by an earlier user of the memory, does no more than wake a waiter
+ * unnecessarily. It hands over no lock, and no memory of others is accessed because of it.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
 #include "objects_test.h"
 
 #define ROOM	1024		/* for an object */
-#define ALL	0xff		/* what somebody else writes there */
+#define ALL	0xff		/* value that the memory has afterwards */
 
 static const struct object {
 	const char *name;
@@ -42,7 +42,7 @@ static const struct object {
 	{ "private senders", &send_way, MEMWAIT_PRIVATE },
 };
 
-/* Late notifies: for each byte, or for each word that another object might have had there. */
+/* Late notifies: on each byte, or on each word that another object may have had there. */
 static int notify_words(const void *object, unsigned int kind, size_t step)
 {
 	unsigned int flags = kind & MEMWAIT_PRIVATE;
@@ -54,8 +54,8 @@ static int notify_words(const void *object, unsigned int kind, size_t step)
 	return woken;
 }
 
-/* A thread and an operation wait on, and get what is given later. */
-USERLIB_TEST(L14_nobody_takes_a_late_notify_for_his_own)
+/* A thread and an operation wait on, and get the object when it is given later. */
+USERLIB_TEST(L14_a_late_notify_releases_no_waiter)
 {
 	void *object = self->shared;
 	struct visitor visitor;
@@ -90,7 +90,7 @@ USERLIB_TEST(L14_nobody_takes_a_late_notify_for_his_own)
 	}
 }
 
-/* Nothing else has waiters where those of fair locks sleep. */
+/* No other object has waiters on the byte on which waiters of FAIR locks sleep. */
 USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 {
 	char *object = self->shared;
@@ -107,7 +107,7 @@ USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
 		for (byte = 1, n = 0; byte < ROOM; byte += 4)
 			n += memwait_waiters(object + byte, kind & MEMWAIT_PRIVATE);
-		/* Writers that the gate has let in wait for readers, on another byte. */
+		/* Writers that have passed the gate wait for readers on another byte. */
 		EXPECT_EQ(kind & MEMWAIT_MUTEX_FAIR && way != &write_after_read_way, n) {
 			TH_LOG("%s", objects[i].name);
 		}
@@ -117,7 +117,7 @@ USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 	}
 }
 
-/* The owner of a fair lock unlocks it, and is kept before it notifies. */
+/* The owner of a FAIR lock unlocks it and is stalled before it notifies. */
 struct handover {
 	const struct way *way;
 	char *object;
@@ -135,7 +135,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	if (handover && request == MEMWAIT_IOC_NOTIFY && !handover->reached) {
 		handover->reached = 1;
 		notify_words(handover->object, handover->kind, 4);
-		/* Whoever has been woken goes as far as it gets. */
+		/* A woken waiter continues as far as it can. */
 		while (!runner_is_done(&handover->waiter) &&
 		       thread_state(handover->waiter.tid) != 'S')
 			usleep(100);
@@ -154,7 +154,7 @@ static int use_and_free(void *arg)
 	return ret;
 }
 
-USERLIB_TEST(L14_a_late_notify_within_an_unlock)
+USERLIB_TEST(L14_a_late_notify_during_an_unlock)
 {
 	struct handover handover;
 	char others[ROOM];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A process is killed at each instruction of the functions by which processes share objects. Those
- * that wait for what is free go on.
+ * A process is killed at each instruction of each function on shared objects. Processes that wait
+ * for an object that is free must continue.
  */
 #include "stepper_barrier_test.h"
 #include "stepper_channel_test.h"
@@ -12,12 +12,12 @@
 #include "stepper_sem_test.h"
 #include "stepper_waitgroup_test.h"
 
-/* In the end. */
+/* Runs last. */
 TEST_F_TIMEOUT(stepper, total, 300)
 {
 	ksft_print_msg("all scenarios: %lu instructions, %lu deaths\n", total[0], total[1]);
 	if (!total[0])
-		SKIP(return, "nobody was stepped through");
+		SKIP(return, "no scenario ran");
 	EXPECT_LT(total[0] / stride(), total[1]);
 }
 

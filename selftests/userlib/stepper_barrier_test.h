@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Barriers; @number: for how many. */
+/* Barriers. @number: of how many participants. */
 #ifndef STEPPER_BARRIER_TEST_H
 #define STEPPER_BARRIER_TEST_H
 
 #include "stepper_test.h"
 
-STAGE_CALL(make_barrier, memwait_barrier_init(&scene->objects.barrier, 0, stage->scenario->number))
+STEPPER_CALL(make_barrier, memwait_barrier_init(&shared->objects.barrier, 0,
+						stepper->scenario->number))
 
 static int note_serial(struct objects *objects, int ret)
 {
@@ -25,10 +26,10 @@ static int meet(struct objects *objects, int me)
 							      &deadline));
 }
 
-/* The last one comes. */
-static int release_barrier(struct stage *stage)
+/* The last participant arrives. */
+static int release_barrier(struct stepper *stepper)
 {
-	helper_start(stage, stage->scenario->number - 2, meet);
+	helper_start(stepper, stepper->scenario->number - 2, meet);
 	return 0;
 }
 
@@ -37,46 +38,49 @@ static bool some_are_missing(void)
 	return true;
 }
 
-/* As many as it takes meet, with those who wait already; with fewer it does not open. */
-static const char *meet_again(struct stage *stage)
+/*
+ * Enough participants arrive, including those that wait already. With one less the barrier must not
+ * open.
+ */
+static const char *meet_again(struct stepper *stepper)
 {
-	int i, count = stage->scenario->number;
+	int i, count = stepper->scenario->number;
 	const char *wrong;
 
-	scene->objects.serials = 0;
-	for (i = 0; helpers_within(meet) < count - 1; i++) {
+	shared->objects.serials = 0;
+	for (i = 0; helpers_waiting(meet) < count - 1; i++) {
 		if (i == HELPERS)
-			return "it has opened for too few";
+			return "it opened for too few";
 		if (!helper_is_busy(i))
-			helper_run_to_sleep(stage, i, meet);
+			helper_run_to_sleep(stepper, i, meet);
 	}
-	settle(stage, some_are_missing);
-	if (helpers_within(meet) != count - 1)
-		return "it has opened for too few";
+	settle(stepper, some_are_missing);
+	if (helpers_waiting(meet) != count - 1)
+		return "it opened for too few";
 	for (i = 0; helper_is_busy(i); i++)
 		;
-	helper_start(stage, i, meet);
-	settle(stage, NULL);
-	wrong = all_well(stage);
+	helper_start(stepper, i, meet);
+	settle(stepper, NULL);
+	wrong = all_well(stepper);
 	if (wrong)
 		return wrong;
-	return scene->objects.serials == 1 ? NULL : "it has not had one last";
+	return shared->objects.serials == 1 ? NULL : "not exactly one got SERIAL_THREAD";
 }
 
-static const char *check_barrier(struct stage *stage)
+static const char *check_barrier(struct stepper *stepper)
 {
 	const char *wrong;
 
-	if (ended() || stage->releases) {
-		settle(stage, NULL);
-		wrong = all_well(stage);
+	if (ended() || stepper->releases) {
+		settle(stepper, NULL);
+		wrong = all_well(stepper);
 		if (wrong)
 			return wrong;
 	} else {
-		settle(stage, some_are_missing);
+		settle(stepper, some_are_missing);
 	}
-	wrong = meet_again(stage);
-	return wrong ? wrong : meet_again(stage);
+	wrong = meet_again(stepper);
+	return wrong ? wrong : meet_again(stepper);
 }
 
 #define BARRIER_TEST(id, text, ...) STEPPER_TEST(barrier_##id, "barrier, " text,		\
@@ -84,66 +88,68 @@ static const char *check_barrier(struct stage *stage)
 						 .operation = arrive, .check = check_barrier,	\
 						 __VA_ARGS__)
 
-BARRIER_TEST(first, "the first one", .release = release_barrier, .number = 2)
-BARRIER_TEST(second, "the second one of three", .before = { meet }, .release = release_barrier,
+BARRIER_TEST(first, "first arrival", .release = release_barrier, .number = 2)
+BARRIER_TEST(second, "second arrival of three", .before = { meet }, .release = release_barrier,
 	     .number = 3)
-BARRIER_TEST(last, "the last one", .before = { meet }, .number = 2)
-BARRIER_TEST(last_of_three, "the last one of three", .before = { meet, meet }, .number = 3)
+BARRIER_TEST(last, "last arrival", .before = { meet }, .number = 2)
+BARRIER_TEST(last_of_three, "last arrival of three", .before = { meet, meet }, .number = 3)
 
-/* As a reset leaves it that has died before it began another generation. */
-static int make_half_reset(struct stage *stage)
+/* The state after a process died in a reset, before it began the next generation. */
+static int make_half_reset(struct stepper *stepper)
 {
-	int ret = make_barrier(stage);
+	int ret = make_barrier(stepper);
 
-	scene->objects.barrier.reserved[0] |= 2;
+	shared->objects.barrier.reserved[0] |= 2;
 	return ret;
 }
 
-STEPPER_TEST(barrier_half_reset, "barrier, the first one after half a reset",
+STEPPER_TEST(barrier_half_reset, "barrier, first arrival after half a reset",
 	     .prepare = make_half_reset, .operation = arrive, .check = check_barrier,
 	     .release = release_barrier, .number = 2)
 
 OPERATION(abort_barrier, memwait_barrier_abort(&objects->barrier))
 OPERATION(reset_barrier, memwait_barrier_reset(&objects->barrier))
 
-static int count_before(struct stage *stage)
+static int count_before(struct stepper *stepper)
 {
 	int n = 0;
 
-	while (stage->scenario->before[n])
+	while (stepper->scenario->before[n])
 		n++;
 	return n;
 }
 
-/* It is aborted for all, or for nobody; or reset for all, or nobody. It is as new after a reset. */
-static const char *check_broken(struct stage *stage)
+/*
+ * An abort or a reset affects all waiters or none. After a reset the barrier works like a new one.
+ */
+static const char *check_broken(struct stepper *stepper)
 {
-	bool is_broken = memwait_barrier_inspect(&scene->objects.barrier, NULL, NULL) == EPIPE;
-	bool is_reset = stage->scenario->operation == reset_barrier;
-	int told, n = count_before(stage);
+	bool is_broken = memwait_barrier_inspect(&shared->objects.barrier, NULL, NULL) == EPIPE;
+	bool is_reset = stepper->scenario->operation == reset_barrier;
+	int broken, n = count_before(stepper);
 
-	if (ended() && scene->objects.result)
-		return "it has failed";
+	if (ended() && shared->objects.result)
+		return "it failed";
 	if (is_reset ? is_broken : ended() && !is_broken)
-		return is_broken ? "a reset has left it broken" : "it is not broken";
-	settle(stage, is_broken || ended() ? NULL : some_are_missing);
-	told = helpers_done(meet, EPIPE);
-	if (told != n && (told || is_broken || ended()))
-		return "not all have been told";
+		return is_broken ? "it is broken after a reset" : "it is not broken";
+	settle(stepper, is_broken || ended() ? NULL : some_are_missing);
+	broken = helpers_done(meet, EPIPE);
+	if (broken != n && (broken || is_broken || ended()))
+		return "not all waiters got EPIPE";
 	if (is_reset) {
-		if (told)
-			memset(scene->requests, 0, sizeof(scene->requests));
-		return meet_again(stage);
+		if (broken)
+			memset(shared->requests, 0, sizeof(shared->requests));
+		return meet_again(stepper);
 	}
-	if (is_broken && memwait_barrier_wait(&scene->objects.barrier) != EPIPE)
-		return "one that comes is not told";
-	if (memwait_barrier_reset(&scene->objects.barrier))
+	if (is_broken && memwait_barrier_wait(&shared->objects.barrier) != EPIPE)
+		return "a new participant does not get EPIPE";
+	if (memwait_barrier_reset(&shared->objects.barrier))
 		return "it cannot be reset";
-	settle(stage, NULL);
+	settle(stepper, NULL);
 	if (helpers_done(meet, EPIPE) != n)
-		return "not all have been told of the reset";
-	memset(scene->requests, 0, sizeof(scene->requests));
-	return meet_again(stage);
+		return "not all waiters got EPIPE of the reset";
+	memset(shared->requests, 0, sizeof(shared->requests));
+	return meet_again(stepper);
 }
 
 #define BROKEN_TEST(id, text, what, ...) STEPPER_TEST(barrier_##id, "barrier, " text,		\

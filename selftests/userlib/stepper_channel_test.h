@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Channels, whose items are numbers in the order of sending. */
+/* Channels. Items are numbers in the order of sending. */
 #ifndef STEPPER_CHANNEL_TEST_H
 #define STEPPER_CHANNEL_TEST_H
 
@@ -13,30 +13,30 @@ static memwait_channel_t *channel_of(struct objects *objects)
 	return (memwait_channel_t *)objects->channel;
 }
 
-static int make_channel(struct stage *stage)
+static int make_channel(struct stepper *stepper)
 {
-	memwait_channel_t *channel = channel_of(&scene->objects);
+	memwait_channel_t *channel = channel_of(&shared->objects);
 	uint64_t item;
 
-	if (memwait_channel_init(channel, sizeof(scene->objects.channel), 0, sizeof(item),
+	if (memwait_channel_init(channel, sizeof(shared->objects.channel), 0, sizeof(item),
 				 CAPACITY))
 		return -1;
-	for (item = 1; item <= (uint64_t)stage->scenario->number; item++) {
+	for (item = 1; item <= (uint64_t)stepper->scenario->number; item++) {
 		if (memwait_channel_trysend(channel, &item, sizeof(item)))
 			return -1;
 	}
-	scene->objects.item[VICTIM] = item;
+	shared->objects.item[VICTIM] = item;
 	return 0;
 }
 
-/* The victim's is the next one. */
+/* The victim sends the next item. */
 OPERATION(send_item, memwait_channel_send(channel_of(objects), &objects->item[VICTIM],
 					  sizeof(objects->item[VICTIM])))
 OPERATION(receive_item, memwait_channel_recv(channel_of(objects), &objects->item[VICTIM],
 					     sizeof(objects->item[VICTIM])))
 OPERATION(close_channel, memwait_channel_close(channel_of(objects)))
 
-/* Helpers send what comes after the victim's. */
+/* Helpers send the items after the victim's. */
 static int send_late(struct objects *objects, int me)
 {
 	struct timespec deadline = last_moment();
@@ -59,30 +59,32 @@ static bool channel_is_closed(void)
 	uint64_t item = 0;
 	int err;
 
-	/* Of a copy, as it may be a change. */
+	/* On a copy, because the call may change the channel. */
 	err = memwait_channel_trysend(channel_of(copied()), &item, sizeof(item));
 	return err == EPIPE;
 }
 
 static size_t channel_length(void)
 {
-	return memwait_channel_length(channel_of(&scene->objects));
+	return memwait_channel_length(channel_of(&shared->objects));
 }
 
-/* Senders sleep while it is full, receivers while it is empty; and neither when it is closed. */
+/*
+ * Senders sleep while the channel is full, receivers while it is empty, and none when it is closed.
+ */
 static bool channel_is_stuck(void)
 {
 	return !channel_is_closed() &&
-	       (!helpers_within(send_late) || channel_length() == CAPACITY) &&
-	       (!helpers_within(receive) || !channel_length());
+	       (!helpers_waiting(send_late) || channel_length() == CAPACITY) &&
+	       (!helpers_waiting(receive) || !channel_length());
 }
 
-/* Receives all that is there, and senders go on. Each item is greater than the one before. */
-static const char *drain(struct stage *stage, uint64_t *items, int *count)
+/* Receives all items while senders continue. Each item is greater than the one before. */
+static const char *drain(struct stepper *stepper, uint64_t *items, int *count)
 {
 	int err;
 
-	settle(stage, channel_is_stuck);
+	settle(stepper, channel_is_stuck);
 	for (*count = 0;; ++*count) {
 		struct timespec deadline = last_moment();
 
@@ -90,14 +92,14 @@ static const char *drain(struct stage *stage, uint64_t *items, int *count)
 			return NULL;
 		if (*count == MOST_ITEMS)
 			return "there are too many items";
-		err = memwait_channel_clockrecv(channel_of(&scene->objects), &items[*count],
+		err = memwait_channel_clockrecv(channel_of(&shared->objects), &items[*count],
 						sizeof(items[*count]), CLOCK_MONOTONIC, &deadline);
 		if (err)
-			return say(stage, "an item cannot be received: %d", err);
+			return say(stepper, "an item cannot be received: %d", err);
 		if (*count && items[*count] <= items[*count - 1])
-			return say(stage, "item %d after %d", (int)items[*count],
+			return say(stepper, "item %d after %d", (int)items[*count],
 				   (int)items[*count - 1]);
-		settle(stage, channel_is_stuck);
+		settle(stepper, channel_is_stuck);
 	}
 }
 
@@ -116,7 +118,7 @@ static int send_in_time(uint64_t item)
 {
 	struct timespec deadline = last_moment();
 
-	return memwait_channel_clocksend(channel_of(&scene->objects), &item, sizeof(item),
+	return memwait_channel_clocksend(channel_of(&shared->objects), &item, sizeof(item),
 					 CLOCK_MONOTONIC, &deadline);
 }
 
@@ -124,12 +126,15 @@ static int receive_in_time(uint64_t *item)
 {
 	struct timespec deadline = last_moment();
 
-	return memwait_channel_clockrecv(channel_of(&scene->objects), item, sizeof(*item),
+	return memwait_channel_clockrecv(channel_of(&shared->objects), item, sizeof(*item),
 					 CLOCK_MONOTONIC, &deadline);
 }
 
-/* An empty channel is as good as a new one: twice round, filled up, closed. */
-static const char *channel_goes_on(struct stage *stage)
+/*
+ * An empty channel works like a new one: items go through twice its capacity, it can be filled, and
+ * closed.
+ */
+static const char *channel_works(struct stepper *stepper)
 {
 	uint64_t i, item = 0;
 	int err;
@@ -139,15 +144,15 @@ static const char *channel_goes_on(struct stage *stage)
 		if (!err)
 			err = receive_in_time(&item);
 		if (err || item != i)
-			return say(stage, "it does not go on: %d, item %d", err, (int)item);
+			return say(stepper, "it does not work: %d, item %d", err, (int)item);
 	}
 	for (i = 1; i <= CAPACITY; i++) {
 		if (send_in_time(i))
 			return "it cannot be filled";
 	}
-	if (memwait_channel_trysend(channel_of(&scene->objects), &i, sizeof(i)) != EAGAIN)
-		return "it is full, and one more can be sent";
-	if (close_channel(&scene->objects) || close_channel(&scene->objects) ||
+	if (memwait_channel_trysend(channel_of(&shared->objects), &i, sizeof(i)) != EAGAIN)
+		return "it is full, but one more item can be sent";
+	if (close_channel(&shared->objects) || close_channel(&shared->objects) ||
 	    send_in_time(i) != EPIPE)
 		return "it cannot be closed";
 	for (i = 1; i <= CAPACITY; i++) {
@@ -155,107 +160,110 @@ static const char *channel_goes_on(struct stage *stage)
 			return "it cannot be drained";
 	}
 	if (receive_in_time(&item) != EPIPE)
-		return "it is closed and empty, and does not say so";
+		return "it is closed and empty, but does not return EPIPE";
 	return NULL;
 }
 
-/* All who receive get an item, one after another. */
-static const char *feed(struct stage *stage, uint64_t item)
+/* Each receiver gets an item, one after another. */
+static const char *feed(struct stepper *stepper, uint64_t item)
 {
 	int busy;
 
-	for (busy = helpers_within(receive); busy; busy--) {
+	for (busy = helpers_waiting(receive); busy; busy--) {
 		if (send_in_time(item++))
 			return "an item cannot be sent";
-		settle(stage, channel_is_stuck);
-		if (helpers_within(receive) != busy - 1)
-			return "a receiver does not get what was sent";
+		settle(stepper, channel_is_stuck);
+		if (helpers_waiting(receive) != busy - 1)
+			return "a receiver does not get the item that was sent";
 	}
 	return NULL;
 }
 
 /*
- * Of the items that were there, or sent, one may be missing: the victim's, the one that it sends or
- * the first.
+ * At most one of the items may be missing: the one that the victim sends, or the first if it
+ * receives.
  */
-static const char *check_channel(struct stage *stage)
+static const char *check_channel(struct stepper *stepper)
 {
-	const struct scenario *scenario = stage->scenario;
+	const struct scenario *scenario = stepper->scenario;
 	bool sends = scenario->operation == send_item, there;
 	uint64_t items[MOST_ITEMS], own = sends ? scenario->number + 1 : 1;
 	const char *wrong;
 	int i, count, received;
 
-	followers_come(stage);
-	if (release_at_last(stage))
-		return "it could not be let go on";
-	received = (int)scene->objects.received;
-	settle(stage, channel_is_stuck);
+	start_followers(stepper);
+	if (release_at_last(stepper))
+		return "the waiters could not be released";
+	received = (int)shared->objects.received;
+	settle(stepper, channel_is_stuck);
 	for (i = 0, there = false; i < HELPERS; i++) {
-		if (scene->requests[i].function == receive && !helper_is_busy(i))
-			there |= scene->objects.item[i] == own;
+		if (shared->requests[i].function == receive && !helper_is_busy(i))
+			there |= shared->objects.item[i] == own;
 	}
-	wrong = feed(stage, 100);
+	wrong = feed(stepper, 100);
 	if (!wrong)
-		wrong = drain(stage, items, &count);
+		wrong = drain(stepper, items, &count);
 	if (!wrong)
-		wrong = all_well(stage);
+		wrong = all_well(stepper);
 	if (wrong)
 		return wrong;
 	there |= contains(items, count, own) || (sends && received == (int)own);
-	if (ended() && scene->objects.result)
-		return say(stage, "result %d", scene->objects.result);
+	if (ended() && shared->objects.result)
+		return say(stepper, "result %d", shared->objects.result);
 	if (ended() && there != sends)
 		return there ? "an item was received twice" : "an item is lost";
-	if (ended() && !sends && scene->objects.item[VICTIM] != own)
-		return "it received something else";
-	/* All others: those that were there from the begin, and those of the helpers. */
+	if (ended() && !sends && shared->objects.item[VICTIM] != own)
+		return "it received another item";
+	/* All other items must be there: the initial ones and those of the helpers. */
 	for (i = 1; i <= scenario->number; i++) {
 		if (i != (int)own && !contains(items, count, i) && received != i)
-			return say(stage, "item %d is lost", i);
+			return say(stepper, "item %d is lost", i);
 	}
 	for (i = 0; i < HELPERS; i++) {
-		if (scene->requests[i].function == send_late &&
+		if (shared->requests[i].function == send_late &&
 		    !contains(items, count, CAPACITY + 2 + i))
-			return say(stage, "what helper %d has sent is lost", i);
+			return say(stepper, "the item of helper %d is lost", i);
 	}
-	return channel_goes_on(stage);
+	return channel_works(stepper);
 }
 
-/* For a sender an item is received, for a receiver one is sent. */
-static int release_channel(struct stage *stage)
+/* Receives an item for a sender, or sends one for a receiver. */
+static int release_channel(struct stepper *stepper)
 {
-	if (stage->scenario->operation == send_item)
-		return receive_in_time(&scene->objects.received);
+	if (stepper->scenario->operation == send_item)
+		return receive_in_time(&shared->objects.received);
 	return send_in_time(1);
 }
 
-static const char *check_close(struct stage *stage)
+static const char *check_close(struct stepper *stepper)
 {
 	uint64_t items[MOST_ITEMS], item = 0;
 	const char *wrong;
 	int i, count;
 
-	/* If it died when it was to tell the senders, whoever finds it closed does that. */
+	/*
+	 * If the victim died before it woke the senders, the next caller that finds the channel
+	 * closed does it.
+	 */
 	if (!ended() && channel_is_closed() &&
-	    memwait_channel_trysend(channel_of(&scene->objects), &item, sizeof(item)) != EPIPE)
-		return "it is closed, and is not";
-	settle(stage, channel_is_stuck);
-	if (ended() && (scene->objects.result || !channel_is_closed()))
-		return say(stage, "it is not closed, result %d", scene->objects.result);
-	if (!channel_is_closed() && close_channel(&scene->objects))
+	    memwait_channel_trysend(channel_of(&shared->objects), &item, sizeof(item)) != EPIPE)
+		return "it is closed, but a send does not return EPIPE";
+	settle(stepper, channel_is_stuck);
+	if (ended() && (shared->objects.result || !channel_is_closed()))
+		return say(stepper, "it is not closed, result %d", shared->objects.result);
+	if (!channel_is_closed() && close_channel(&shared->objects))
 		return "it cannot be closed";
-	settle(stage, NULL);
+	settle(stepper, NULL);
 	for (i = 0; i < HELPERS; i++) {
-		if (scene->requests[i].function && scene->requests[i].result != EPIPE)
-			return say(stage, "helper %d: %d", i, scene->requests[i].result);
+		if (shared->requests[i].function && shared->requests[i].result != EPIPE)
+			return say(stepper, "helper %d: %d", i, shared->requests[i].result);
 	}
-	wrong = drain(stage, items, &count);
+	wrong = drain(stepper, items, &count);
 	if (wrong)
 		return wrong;
-	if (count != stage->scenario->number)
-		return say(stage, "%d items, not %d", count, stage->scenario->number);
-	return receive_in_time(&item) == EPIPE ? NULL : "it does not end";
+	if (count != stepper->scenario->number)
+		return say(stepper, "%d items, not %d", count, stepper->scenario->number);
+	return receive_in_time(&item) == EPIPE ? NULL : "it does not return EPIPE at the end";
 }
 
 #define CHANNEL_TEST(id, text, ...) STEPPER_TEST(channel_##id, "channel " text,			\

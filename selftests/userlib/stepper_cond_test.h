@@ -5,7 +5,7 @@
 
 #include "stepper_mutex_test.h"
 
-STAGE_CALL(make_cond, memwait_cond_init(&scene->objects.cond, 0) || make_mutex(stage))
+STEPPER_CALL(make_cond, memwait_cond_init(&shared->objects.cond, 0) || make_mutex(stepper))
 
 OPERATION(wait_for_cond, memwait_cond_wait(&objects->cond, &objects->mutex))
 OPERATION(signal_cond, memwait_cond_signal(&objects->cond))
@@ -17,118 +17,121 @@ static int await_cond(struct objects *objects, int me)
 	int err, result;
 
 	err = memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &deadline);
-	err = mend(objects, err);
+	err = repair(objects, err);
 	if (err)
 		return err;
 	result = memwait_cond_clockwait(&objects->cond, &objects->mutex, CLOCK_MONOTONIC,
 					&deadline);
-	result = mend(objects, result);
-	be_inside(objects);
+	result = repair(objects, result);
+	check_exclusion(objects);
 	err = memwait_mutex_unlock(&objects->mutex);
 	return result ? result : err;
 }
 
-/* Whoever waits for the condition may sleep; for the mutex only as long as that is had. */
+/* Waiters for the condition may sleep, waiters for the mutex only while it is held. */
 static bool nothing_is_signalled(void)
 {
-	return mutex_is_had() || !memwait_waiters(&scene->objects.mutex, 0);
+	return mutex_is_held() || !memwait_waiters(&shared->objects.mutex, 0);
 }
 
-/* All who wait for the mutex get it. Sets *had if it had died with the victim. */
-static const char *settle_mutex(struct stage *stage, bool *had)
+/* All waiters for the mutex get it. *held is set if the victim died while it held the mutex. */
+static const char *settle_mutex(struct stepper *stepper, bool *held)
 {
-	settle(stage, nothing_is_signalled);
-	*had = mutex_is_locked();
-	if (!*had)
+	settle(stepper, nothing_is_signalled);
+	*held = mutex_is_locked();
+	if (!*held)
 		return NULL;
-	if (scene->kind & ROBUST)
-		return "the death of the mutex's owner is not told";
-	if (memwait_mutex_unlock(&scene->objects.mutex))
+	if (shared->kind & ROBUST)
+		return "the death of the mutex's owner is not reported";
+	if (memwait_mutex_unlock(&shared->objects.mutex))
 		return "the mutex could not be unlocked";
-	settle(stage, nothing_is_signalled);
+	settle(stepper, nothing_is_signalled);
 	return NULL;
 }
 
-static const char *newcomer_visits(struct stage *stage)
+static const char *check_newcomer(struct stepper *stepper)
 {
-	const char *wrong = all_well(stage);
+	const char *wrong = all_well(stepper);
 
 	if (wrong)
 		return wrong;
-	helper_start(stage, HELPERS - 1, visit);
-	settle(stage, NULL);
-	wrong = all_well(stage);
-	return wrong ? wrong : check_deaths(stage);
+	helper_start(stepper, HELPERS - 1, visit);
+	settle(stepper, NULL);
+	wrong = all_well(stepper);
+	return wrong ? wrong : check_deaths(stepper);
 }
 
-/* The victim waits; behind it somebody else does. */
-static const char *check_cond_wait(struct stage *stage)
+/* The victim waits, and another waiter is queued after it. */
+static const char *check_cond_wait(struct stepper *stepper)
 {
-	int number = stage->scenario->number;
+	int number = stepper->scenario->number;
 	const char *wrong;
-	bool had;
+	bool held;
 
-	if (number & TWICE && stage->releases == 1)
-		release(stage);
-	wrong = settle_mutex(stage, &had);
+	if (number & TWICE && stepper->releases == 1)
+		release(stepper);
+	wrong = settle_mutex(stepper, &held);
 	if (wrong)
 		return wrong;
-	if (ended() && !had && !(scene->kind & ROBUST))
-		return "it has returned without the mutex";
-	/* One that had the mutex had the signal as well. Of a robust mutex the next is told. */
-	if (stage->releases && !ended() && !had && helpers_within(await_cond))
-		return "a signal has died with the waiter that it woke";
-	followers_come(stage);
-	if (!helpers_within(await_cond) && !helpers_done(await_cond, 0))
-		return all_well(stage);
-	if (helpers_within(await_cond)) {
-		if (signal_cond(&scene->objects))
+	if (ended() && !held && !(shared->kind & ROBUST))
+		return "it returned without the mutex";
+	/*
+	 * A victim that held the mutex had also received the signal. If the mutex is robust, its
+	 * death passes the signal on.
+	 */
+	if (stepper->releases && !ended() && !held && helpers_waiting(await_cond))
+		return "a signal was lost with the waiter that it woke";
+	start_followers(stepper);
+	if (!helpers_waiting(await_cond) && !helpers_done(await_cond, 0))
+		return all_well(stepper);
+	if (helpers_waiting(await_cond)) {
+		if (signal_cond(&shared->objects))
 			return "it cannot be signalled";
-		settle(stage, nothing_is_signalled);
+		settle(stepper, nothing_is_signalled);
 	}
-	return newcomer_visits(stage);
+	return check_newcomer(stepper);
 }
 
-static int release_cond(struct stage *stage)
+static int release_cond(struct stepper *stepper)
 {
-	if (!(stage->scenario->number & TWICE))
-		return signal_cond(&scene->objects);
-	if (stage->releases == 1)
-		return lock_mutex(&scene->objects) || signal_cond(&scene->objects);
-	return unlock_mutex(&scene->objects);
+	if (!(stepper->scenario->number & TWICE))
+		return signal_cond(&shared->objects);
+	if (stepper->releases == 1)
+		return lock_mutex(&shared->objects) || signal_cond(&shared->objects);
+	return unlock_mutex(&shared->objects);
 }
 
-STAGE_CALL(release_cond_by_broadcast, lock_mutex(&scene->objects) ||
-	   broadcast_cond(&scene->objects) || unlock_mutex(&scene->objects))
+STEPPER_CALL(release_cond_by_broadcast, lock_mutex(&shared->objects) ||
+	     broadcast_cond(&shared->objects) || unlock_mutex(&shared->objects))
 
-/* Others wait; the victim signals. */
-static const char *check_cond_signal(struct stage *stage)
+/* Helpers wait, and the victim signals. */
+static const char *check_cond_signal(struct stepper *stepper)
 {
-	int number = stage->scenario->number, waiters, woken;
+	int number = stepper->scenario->number, waiters, woken;
 	const char *wrong;
-	bool had;
+	bool held;
 
-	waiters = helpers_within(await_cond) + helpers_done(await_cond, 0);
-	wrong = settle_mutex(stage, &had);
+	waiters = helpers_waiting(await_cond) + helpers_done(await_cond, 0);
+	wrong = settle_mutex(stepper, &held);
 	if (wrong)
 		return wrong;
 	woken = helpers_done(await_cond, 0);
-	if (ended() && (scene->objects.result || !woken))
-		return say(stage, "%d were woken, result %d", woken, scene->objects.result);
+	if (ended() && (shared->objects.result || !woken))
+		return say(stepper, "%d were woken, result %d", woken, shared->objects.result);
 	if (number & BY_BROADCAST && woken && woken != waiters)
-		return say(stage, "a broadcast has woken %d of %d", woken, waiters);
+		return say(stepper, "a broadcast woke %d of %d waiters", woken, waiters);
 	while (woken < waiters) {
-		if (number & BY_BROADCAST ? broadcast_cond(&scene->objects) :
-					    signal_cond(&scene->objects))
+		if (number & BY_BROADCAST ? broadcast_cond(&shared->objects) :
+					    signal_cond(&shared->objects))
 			return "it cannot be signalled";
-		settle(stage, nothing_is_signalled);
+		settle(stepper, nothing_is_signalled);
 		if (helpers_done(await_cond, 0) <= woken)
-			return "a signal has woken nobody";
+			return "a signal woke no waiter";
 		woken = helpers_done(await_cond, 0);
 		if (number & BY_BROADCAST && woken != waiters)
-			return "a broadcast has not woken all";
+			return "a broadcast did not wake all waiters";
 	}
-	return newcomer_visits(stage);
+	return check_newcomer(stepper);
 }
 
 #define COND_TEST(id, text, ...) STEPPER_TEST(cond_##id, "condition " text,			\
@@ -140,7 +143,7 @@ COND_TEST(wait, "wait", .approach = lock_mutex, .operation = wait_for_cond,
 COND_TEST(wait_contended, "wait, the mutex contended", .approach = lock_mutex, .before = { visit },
 	  .operation = wait_for_cond, .behind = { NULL, await_cond }, .release = release_cond,
 	  .check = check_cond_wait, .number = TAKES)
-COND_TEST(wait_twice, "wait, the mutex had at the signal", .approach = lock_mutex,
+COND_TEST(wait_twice, "wait, the mutex held at the signal", .approach = lock_mutex,
 	  .operation = wait_for_cond, .behind = { await_cond }, .release = release_cond,
 	  .check = check_cond_wait, .number = TAKES | TWICE)
 COND_TEST(wait_broadcast, "wait, ended by a broadcast", .approach = lock_mutex,
@@ -162,7 +165,7 @@ COND_TEST(robust_wait_contended, "wait, ROBUST mutex contended", .kind = ROBUST,
 	  .approach = lock_mutex, .before = { visit }, .operation = wait_for_cond,
 	  .behind = { NULL, await_cond }, .release = release_cond, .check = check_cond_wait,
 	  .number = TAKES)
-COND_TEST(robust_wait_twice, "wait, ROBUST mutex had at the signal", .kind = ROBUST,
+COND_TEST(robust_wait_twice, "wait, ROBUST mutex held at the signal", .kind = ROBUST,
 	  .approach = lock_mutex, .operation = wait_for_cond, .behind = { await_cond },
 	  .release = release_cond, .check = check_cond_wait, .number = TAKES | TWICE)
 COND_TEST(robust_signal, "signal, ROBUST mutex", .kind = ROBUST,

@@ -5,8 +5,8 @@
 
 #include "stepper_test.h"
 
-STAGE_CALL(make_event, memwait_event_init(&scene->objects.event, 0) ||
-	   (stage->scenario->number && memwait_event_set(&scene->objects.event)))
+STEPPER_CALL(make_event, memwait_event_init(&shared->objects.event, 0) ||
+	     (stepper->scenario->number && memwait_event_set(&shared->objects.event)))
 
 OPERATION(event_set, memwait_event_set(&objects->event))
 OPERATION(event_clear, memwait_event_clear(&objects->event))
@@ -24,29 +24,29 @@ static bool event_is_unset(void)
 	return !memwait_event_is_set(&copied()->event);
 }
 
-STAGE_CALL(release_event, event_set(&scene->objects))
+STEPPER_CALL(release_event, event_set(&shared->objects))
 
-/* Who waits has been woken if it is set, and otherwise by the next set. */
-static const char *check_event(struct stage *stage)
+/* Waiters have been woken if the event is set; otherwise the next set wakes them. */
+static const char *check_event(struct stepper *stepper)
 {
-	bool clears = stage->scenario->operation == event_clear;
+	bool clears = stepper->scenario->operation == event_clear;
 
-	followers_come(stage);
-	settle(stage, event_is_unset);
-	if (ended() && (scene->objects.result || event_is_unset() != clears))
-		return "it has returned, and the event is not as it says";
+	start_followers(stepper);
+	settle(stepper, event_is_unset);
+	if (ended() && (shared->objects.result || event_is_unset() != clears))
+		return "it returned, but did not change the event";
 	if (event_is_unset()) {
-		if (!clears && stage->releases)
-			return "it was set, and is not";
-		if (event_set(&scene->objects))
+		if (!clears && stepper->releases)
+			return "it was set, but is not";
+		if (event_set(&shared->objects))
 			return "it cannot be set";
 	}
-	settle(stage, NULL);
-	helper_start(stage, HELPERS - 1, await_event);
-	settle(stage, NULL);
-	if (!all_well(stage) && memwait_event_destroy(&scene->objects.event))
+	settle(stepper, NULL);
+	helper_start(stepper, HELPERS - 1, await_event);
+	settle(stepper, NULL);
+	if (!all_well(stepper) && memwait_event_destroy(&shared->objects.event))
 		return "it cannot be destroyed";
-	return all_well(stage);
+	return all_well(stepper);
 }
 
 #define EVENT_TEST(id, text, ...) STEPPER_TEST(event_##id, "event " text,		\

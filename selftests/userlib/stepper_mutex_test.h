@@ -1,59 +1,59 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Mutexes, and the loop that takes them without blocking. */
+/* Mutexes, blocking and in loops. */
 #ifndef STEPPER_MUTEX_TEST_H
 #define STEPPER_MUTEX_TEST_H
 
 #include "stepper_test.h"
 
-STAGE_CALL(make_mutex, memwait_mutex_init(&scene->objects.mutex, scene->kind))
+STEPPER_CALL(make_mutex, memwait_mutex_init(&shared->objects.mutex, shared->kind))
 
 OPERATION(lock_mutex, memwait_mutex_lock(&objects->mutex))
 OPERATION(trylock_mutex, memwait_mutex_trylock(&objects->mutex))
 OPERATION(unlock_mutex, memwait_mutex_unlock(&objects->mutex))
 
-/* The test's process has it. */
-STAGE_CALL(make_locked_mutex, make_mutex(stage) || memwait_mutex_lock(&scene->objects.mutex))
+/* The test's process holds it. */
+STEPPER_CALL(make_locked_mutex, make_mutex(stepper) || memwait_mutex_lock(&shared->objects.mutex))
 
 OPERATION(lock_twice, lock_mutex(objects) || lock_mutex(objects))
 
-/* As daemons do: the library opens the device again. */
+/* Daemons do this. The library must open the device again. */
 OPERATION(close_all, close_range(STDERR_FILENO + 1, ~0U, 0))
 
-static int keep_mutex(struct objects *objects, int me)
+static int hold_mutex(struct objects *objects, int me)
 {
 	return lock_mutex(objects);
 }
 
-/* A helper has it. */
-static int make_helpers_mutex(struct stage *stage)
+/* A helper holds it. */
+static int make_helpers_mutex(struct stepper *stepper)
 {
-	int err = make_mutex(stage);
+	int err = make_mutex(stepper);
 
 	if (err)
 		return err;
-	helper_start(stage, HELPERS - 1, keep_mutex);
-	settle(stage, NULL);
-	return scene->requests[HELPERS - 1].result;
+	helper_start(stepper, HELPERS - 1, hold_mutex);
+	settle(stepper, NULL);
+	return shared->requests[HELPERS - 1].result;
 }
 
-static int kill_owner(struct stage *stage)
+static int kill_owner(struct stepper *stepper)
 {
-	helper_kill(stage, HELPERS - 1);
-	helper_fork(stage, HELPERS - 1);
+	helper_kill(stepper, HELPERS - 1);
+	helper_fork(stepper, HELPERS - 1);
 	return 0;
 }
 
-STAGE_CALL(make_dead_mutex, make_helpers_mutex(stage) || kill_owner(stage))
+STEPPER_CALL(make_orphaned_mutex, make_helpers_mutex(stepper) || kill_owner(stepper))
 
-OPERATION(lock_dead_mutex, lock_mutex(objects) != EOWNERDEAD)
+OPERATION(lock_orphaned_mutex, lock_mutex(objects) != EOWNERDEAD)
 
-static int mend_and_unlock(struct objects *objects)
+static int repair_and_unlock(struct objects *objects)
 {
 	return memwait_mutex_consistent(&objects->mutex) ?: unlock_mutex(objects);
 }
 
-/* After a lock of the mutex: 0 if it can be used, and unlocked. */
-static int mend(struct objects *objects, int err)
+/* Handles the result of a lock call. Returns 0 if the mutex can be used and unlocked. */
+static int repair(struct objects *objects, int err)
 {
 	if (err == ENOTRECOVERABLE)
 		__atomic_add_fetch(&objects->lost, 1, __ATOMIC_RELAXED);
@@ -63,7 +63,7 @@ static int mend(struct objects *objects, int err)
 	return memwait_mutex_consistent(&objects->mutex);
 }
 
-static void be_inside(struct objects *objects)
+static void check_exclusion(struct objects *objects)
 {
 	if (objects->inside++)
 		objects->violations++;
@@ -73,20 +73,20 @@ static void be_inside(struct objects *objects)
 
 static int visit_once(struct objects *objects, int err)
 {
-	err = mend(objects, err);
+	err = repair(objects, err);
 	if (err)
 		return err;
-	be_inside(objects);
+	check_exclusion(objects);
 	return memwait_mutex_unlock(&objects->mutex);
 }
 
-/* A mutex whose owner died can be locked again. */
+/* Locks and unlocks twice: a mutex whose owner died can be locked again. */
 static int visit(struct objects *objects, int me)
 {
 	struct timespec deadline = last_moment();
 	int err, i;
 
-	for (i = 0; i < (scene->kind & ROBUST ? 2 : 1); i++) {
+	for (i = 0; i < (shared->kind & ROBUST ? 2 : 1); i++) {
 		err = memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &deadline);
 		err = visit_once(objects, err);
 		if (err)
@@ -95,94 +95,100 @@ static int visit(struct objects *objects, int me)
 	return 0;
 }
 
-/* Where nobody else is any more. */
+/* For when no other helper is active. */
 static int try_to_visit(struct objects *objects, int me)
 {
 	return visit_once(objects, memwait_mutex_trylock(&objects->mutex));
 }
 
-static bool mutex_is_had(void)
+static bool mutex_is_held(void)
 {
-	return memwait_mutex_trylock(&scene->copy.mutex) == EBUSY;
+	return memwait_mutex_trylock(&shared->copy.mutex) == EBUSY;
 }
 
-/* With nobody else about. */
+/* For when no other process changes the mutex. */
 static bool mutex_is_locked(void)
 {
 	copied();
-	return mutex_is_had();
+	return mutex_is_held();
 }
 
-/* How often it was told that an owner died. The scenario's number says what that must be. */
-static const char *check_deaths(struct stage *stage)
+/* How often a death was reported. The scenario's number says how often it must be. */
+static const char *check_deaths(struct stepper *stepper)
 {
-	int deaths = scene->objects.owner_died, number = stage->scenario->number;
+	int deaths = shared->objects.owner_died, number = stepper->scenario->number;
 	bool must = number & TAKES && ended();
 
 	if (number & WAS_DEAD)
 		must = !(number & IS_MENDED);
-	if (!(scene->kind & ROBUST))
+	if (!(shared->kind & ROBUST))
 		must = false;
 	if (deaths > 1)
-		return say(stage, "one death was told %d times", deaths);
+		return say(stepper, "one death was reported %d times", deaths);
 	if (must && !deaths)
-		return "its owner has died, and nobody was told";
+		return "its owner died, and no waiter got EOWNERDEAD";
 	if (!must && ended() && deaths)
-		return "nobody had it, and an owner has died";
+		return "it was free, and a death was reported";
 	return NULL;
 }
 
 /*
- * Those who slept go on by themselves, and then somebody new comes. A mutex that is not robust may
- * have died with the victim. Then it is unlocked for it, where that can be done.
+ * The sleepers must continue by themselves; then a new helper comes. If a mutex that is not robust
+ * died with the victim, the test unlocks it, if the kind of the mutex allows that.
  */
-static const char *check_mutex_with(struct stage *stage, helper_function newcomer)
+static const char *check_mutex_with(struct stepper *stepper, helper_function newcomer)
 {
-	int number = stage->scenario->number;
+	int number = stepper->scenario->number;
 	int wanted = number & WAS_DEAD && !(number & IS_MENDED) ? EOWNERDEAD : 0;
-	bool robust = scene->kind & ROBUST;
+	bool robust = shared->kind & ROBUST;
 	const char *wrong;
 
-	followers_come(stage);
-	if (release_at_last(stage))
-		return "it could not be let go on";
-	settle(stage, mutex_is_had);
+	start_followers(stepper);
+	if (release_at_last(stepper))
+		return "the waiters could not be released";
+	settle(stepper, mutex_is_held);
 	if (ended() && number & TAKES && !robust && !mutex_is_locked())
 		return "it is not locked";
-	if (ended() && scene->objects.result != wanted)
-		return say(stage, "result %d", scene->objects.result);
-	/* A helper cannot be two: it comes when another one has gone, or sleeps. */
-	helper_start(stage, HELPERS - 1, robust ? newcomer : visit);
-	if (!settle(stage, mutex_is_had)) {
+	if (ended() && shared->objects.result != wanted)
+		return say(stepper, "result %d", shared->objects.result);
+	/*
+	 * The last helper may still be in its own request: it starts when it has returned, or
+	 * sleeps.
+	 */
+	helper_start(stepper, HELPERS - 1, robust ? newcomer : visit);
+	if (!settle(stepper, mutex_is_held)) {
 		if (robust)
-			return "the death of its owner is not told";
+			return "the death of its owner is not reported";
 		if (ended() && number & GIVES)
-			return "it has been unlocked, and is locked";
-		if (scene->kind & (ERRORCHECK | RECURSIVE | FAIR))
+			return "it was unlocked, but is locked";
+		if (shared->kind & (ERRORCHECK | RECURSIVE | FAIR))
 			return NULL;
-		if (memwait_mutex_unlock(&scene->objects.mutex))
+		if (memwait_mutex_unlock(&shared->objects.mutex))
 			return "it could not be unlocked";
-		settle(stage, NULL);
+		settle(stepper, NULL);
 	}
-	wrong = all_well(stage);
+	wrong = all_well(stepper);
 	if (!wrong)
-		wrong = check_deaths(stage);
-	if (!wrong && memwait_mutex_destroy(&scene->objects.mutex))
+		wrong = check_deaths(stepper);
+	if (!wrong && memwait_mutex_destroy(&shared->objects.mutex))
 		wrong = "it cannot be destroyed";
 	return wrong;
 }
 
-static const char *check_mutex(struct stage *stage)
+static const char *check_mutex(struct stepper *stepper)
 {
-	return check_mutex_with(stage, visit);
+	return check_mutex_with(stepper, visit);
 }
 
-static const char *check_mutex_by_trylock(struct stage *stage)
+static const char *check_mutex_by_trylock(struct stepper *stepper)
 {
-	return check_mutex_with(stage, try_to_visit);
+	return check_mutex_with(stepper, try_to_visit);
 }
 
-/* The victim has unlocked what it should have mended: all are told, or one learns of a death. */
+/*
+ * The victim unlocked the mutex without making it consistent: all get ENOTRECOVERABLE, or one
+ * waiter gets EOWNERDEAD.
+ */
 static int visit_or_lose(struct objects *objects, int me)
 {
 	int err = visit(objects, me);
@@ -190,27 +196,27 @@ static int visit_or_lose(struct objects *objects, int me)
 	return err == ENOTRECOVERABLE ? 0 : err;
 }
 
-static const char *check_lost_mutex(struct stage *stage)
+static const char *check_lost_mutex(struct stepper *stepper)
 {
 	const char *wrong;
 	int lost;
 
-	helper_start(stage, HELPERS - 1, visit_or_lose);
-	settle(stage, NULL);
-	wrong = all_well(stage);
+	helper_start(stepper, HELPERS - 1, visit_or_lose);
+	settle(stepper, NULL);
+	wrong = all_well(stepper);
 	if (wrong)
 		return wrong;
-	lost = scene->objects.lost;
+	lost = shared->objects.lost;
 	if (lost != 3 && (lost || ended()))
-		return say(stage, "%d were told that it is not recoverable", lost);
-	if (!lost && scene->objects.owner_died != 1)
-		return "nobody was told of a death";
-	if (lost && trylock_mutex(&scene->objects) != ENOTRECOVERABLE)
-		return "it is not recoverable, and can be locked";
+		return say(stepper, "%d callers got ENOTRECOVERABLE", lost);
+	if (!lost && shared->objects.owner_died != 1)
+		return "no caller got EOWNERDEAD";
+	if (lost && trylock_mutex(&shared->objects) != ENOTRECOVERABLE)
+		return "it is not recoverable, but can be locked";
 	return NULL;
 }
 
-STAGE_CALL(release_mutex, memwait_mutex_unlock(&scene->objects.mutex))
+STEPPER_CALL(release_mutex, memwait_mutex_unlock(&shared->objects.mutex))
 
 static int lock_too_late(struct objects *objects)
 {
@@ -270,7 +276,7 @@ MUTEX_TEST(robust_first, "ROBUST lock, without an id, the device closed", .prepa
 	   .number = TAKES)
 MUTEX_TEST(robust_lock, "ROBUST lock", .prepare = make_mutex, .kind = ROBUST,
 	   .operation = lock_mutex, .number = TAKES)
-STEPPER_TEST(mutex_robust_lock_tried, "mutex ROBUST lock, and trylock comes",
+STEPPER_TEST(mutex_robust_lock_tried, "mutex ROBUST lock, then trylock",
 	     .prepare = make_mutex, .kind = ROBUST, .operation = lock_mutex, .number = TAKES,
 	     .check = check_mutex_by_trylock)
 MUTEX_TEST(robust_lock_contended, "ROBUST lock, contended", .prepare = make_locked_mutex,
@@ -282,35 +288,36 @@ MUTEX_TEST(robust_lock_behind, "ROBUST lock, behind another", .prepare = make_lo
 MUTEX_TEST(robust_lock_late, "ROBUST lock, until its deadline", .prepare = make_locked_mutex,
 	   .kind = ROBUST, .operation = lock_too_late, .behind = { visit },
 	   .release = release_mutex, .number = GIVES)
-MUTEX_TEST(robust_lock_dead, "ROBUST lock after its owner died", .prepare = make_dead_mutex,
+MUTEX_TEST(robust_lock_dead, "ROBUST lock after its owner died", .prepare = make_orphaned_mutex,
 	   .kind = ROBUST, .operation = lock_mutex, .number = WAS_DEAD)
 MUTEX_TEST(robust_lock_dying, "ROBUST lock, its owner dies", .prepare = make_helpers_mutex,
 	   .kind = ROBUST, .operation = lock_mutex, .behind = { visit, visit },
 	   .release = kill_owner, .number = WAS_DEAD)
 MUTEX_TEST(robust_trylock, "ROBUST trylock", .prepare = make_mutex, .kind = ROBUST,
 	   .operation = trylock_mutex, .number = TAKES)
-MUTEX_TEST(robust_trylock_in_vain, "ROBUST trylock in vain", .prepare = make_locked_mutex,
+MUTEX_TEST(robust_trylock_in_vain, "ROBUST trylock, locked", .prepare = make_locked_mutex,
 	   .kind = ROBUST, .operation = trylock_in_vain, .behind = { visit },
 	   .release = release_mutex, .number = GIVES)
-MUTEX_TEST(robust_trylock_dead, "ROBUST trylock after its owner died", .prepare = make_dead_mutex,
-	   .kind = ROBUST, .operation = trylock_mutex, .number = WAS_DEAD)
+MUTEX_TEST(robust_trylock_dead, "ROBUST trylock after its owner died",
+	   .prepare = make_orphaned_mutex, .kind = ROBUST, .operation = trylock_mutex,
+	   .number = WAS_DEAD)
 MUTEX_TEST(robust_unlock, "ROBUST unlock", .prepare = make_mutex, .kind = ROBUST,
 	   .approach = lock_mutex, .operation = unlock_mutex, .number = GIVES)
-STEPPER_TEST(mutex_robust_unlock_tried, "mutex ROBUST unlock, and trylock comes",
+STEPPER_TEST(mutex_robust_unlock_tried, "mutex ROBUST unlock, then trylock",
 	     .prepare = make_mutex, .kind = ROBUST, .approach = lock_mutex,
 	     .operation = unlock_mutex, .number = GIVES, .check = check_mutex_by_trylock)
 MUTEX_TEST(robust_unlock_contended, "ROBUST unlock, contended", .prepare = make_mutex,
 	   .kind = ROBUST, .approach = lock_mutex, .before = { visit, visit },
 	   .operation = unlock_mutex, .number = GIVES)
-MUTEX_TEST(robust_consistent, "ROBUST consistent and unlock", .prepare = make_dead_mutex,
-	   .kind = ROBUST, .approach = lock_dead_mutex, .operation = mend_and_unlock,
+MUTEX_TEST(robust_consistent, "ROBUST consistent and unlock", .prepare = make_orphaned_mutex,
+	   .kind = ROBUST, .approach = lock_orphaned_mutex, .operation = repair_and_unlock,
 	   .number = WAS_DEAD | IS_MENDED)
 MUTEX_TEST(robust_consistent_contended, "ROBUST consistent and unlock, contended",
-	   .prepare = make_dead_mutex, .kind = ROBUST, .approach = lock_dead_mutex,
-	   .before = { visit, visit }, .operation = mend_and_unlock,
+	   .prepare = make_orphaned_mutex, .kind = ROBUST, .approach = lock_orphaned_mutex,
+	   .before = { visit, visit }, .operation = repair_and_unlock,
 	   .number = WAS_DEAD | IS_MENDED)
 STEPPER_TEST(mutex_robust_lost, "mutex ROBUST unlock without consistent",
-	     .prepare = make_dead_mutex, .kind = ROBUST, .approach = lock_dead_mutex,
+	     .prepare = make_orphaned_mutex, .kind = ROBUST, .approach = lock_orphaned_mutex,
 	     .operation = unlock_mutex, .before = { visit_or_lose, visit_or_lose },
 	     .check = check_lost_mutex)
 
@@ -332,7 +339,7 @@ MUTEX_TEST(robust_errorcheck_unlock, "ROBUST ERRORCHECK unlock, contended", .pre
 	   .kind = ROBUST | ERRORCHECK, .approach = lock_mutex, .before = { visit, visit },
 	   .operation = unlock_mutex, .number = GIVES)
 
-/* Operations of a loop: locks that are taken without blocking. */
+/* Operations of a loop. */
 
 static memwait_loop_t *loop;
 static memwait_op_t op;
@@ -344,7 +351,7 @@ static void store_result(memwait_op_t *called, int result, void *data)
 
 static int make_loop(struct objects *objects)
 {
-	scene->loops[VICTIM] = IDS_OF_A_LOOP;
+	shared->loops[VICTIM] = IDS_OF_A_LOOP;
 	if (memwait_loop_new(&loop, 0))
 		return -1;
 	memwait_op_init(&op, loop, store_result, &objects->called_back);
@@ -362,6 +369,14 @@ static int after_run(struct objects *objects, int ret)
 
 OPERATION(lock_by_loop, after_run(objects, memwait_mutex_lock_async(&objects->mutex, &op)))
 OPERATION(execute_locked, after_run(objects, memwait_mutex_execute_locked(&objects->mutex, &op)))
+
+/* An operation that has ended is undone. */
+OPERATION(begin_lock, make_loop(objects) || memwait_mutex_lock_async(&objects->mutex, &op))
+OPERATION(begin_lock_orphaned,
+	  make_loop(objects) || memwait_mutex_lock_async(&objects->mutex, &op) != EOWNERDEAD)
+OPERATION(undo_lock, memwait_op_undo(&op))
+OPERATION(undo_lock_orphaned, memwait_op_undo(&op) ?: EOWNERDEAD)
+
 OPERATION(take_by_loop, after_run(objects, memwait_sem_wait_async(&objects->sem, &op)))
 
 /* A helper that waits in a loop. */
@@ -372,7 +387,7 @@ static int visit_by_loop(struct objects *objects, int me)
 	memwait_loop_t *own;
 	int result, ret;
 
-	scene->loops[me] = IDS_OF_A_LOOP;
+	shared->loops[me] = IDS_OF_A_LOOP;
 	if (memwait_loop_new(&own, 0))
 		return -1;
 	memwait_op_init(&visitor, own, store_result, &result);
@@ -384,7 +399,7 @@ static int visit_by_loop(struct objects *objects, int me)
 	}
 	ret = visit_once(objects, ret);
 	memwait_loop_close(own);
-	scene->loops[me] = 0;
+	shared->loops[me] = 0;
 	return ret;
 }
 
@@ -401,6 +416,15 @@ MUTEX_TEST(robust_lock_async_dying, "ROBUST lock_async, its owner dies",
 	   .prepare = make_helpers_mutex, .kind = ROBUST, .approach = make_loop,
 	   .operation = lock_by_loop, .behind = { visit, visit }, .release = kill_owner,
 	   .number = WAS_DEAD)
+
+MUTEX_TEST(op_undo, "undo of lock_async", .prepare = make_mutex, .approach = begin_lock,
+	   .before = { visit, visit }, .operation = undo_lock, .number = GIVES)
+MUTEX_TEST(robust_op_undo, "undo of ROBUST lock_async", .prepare = make_mutex, .kind = ROBUST,
+	   .approach = begin_lock, .before = { visit, visit }, .operation = undo_lock,
+	   .number = GIVES)
+MUTEX_TEST(robust_op_undo_orphaned, "undo of ROBUST lock_async, its owner has died",
+	   .prepare = make_orphaned_mutex, .kind = ROBUST, .approach = begin_lock_orphaned,
+	   .before = { visit, visit }, .operation = undo_lock_orphaned, .number = WAS_DEAD)
 
 MUTEX_TEST(unlock_to_loop, "unlock, loops wait", .prepare = make_mutex, .approach = lock_mutex,
 	   .before = { visit_by_loop, visit_by_loop }, .operation = unlock_mutex, .number = GIVES)

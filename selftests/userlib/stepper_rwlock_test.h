@@ -5,41 +5,41 @@
 
 #include "stepper_mutex_test.h"
 
-STAGE_CALL(make_rwlock, memwait_rwlock_init(&scene->objects.rwlock, scene->kind))
+STEPPER_CALL(make_rwlock, memwait_rwlock_init(&shared->objects.rwlock, shared->kind))
 
 OPERATION(rdlock, memwait_rwlock_rdlock(&objects->rwlock))
 OPERATION(wrlock, memwait_rwlock_wrlock(&objects->rwlock))
 OPERATION(unlock_rwlock, memwait_rwlock_unlock(&objects->rwlock))
 
-STAGE_CALL(make_read_rwlock, make_rwlock(stage) || rdlock(&scene->objects))
-STAGE_CALL(make_written_rwlock, make_rwlock(stage) || wrlock(&scene->objects))
+STEPPER_CALL(make_read_rwlock, make_rwlock(stepper) || rdlock(&shared->objects))
+STEPPER_CALL(make_written_rwlock, make_rwlock(stepper) || wrlock(&shared->objects))
 
-static int keep_rwlock(struct objects *objects, int me)
+static int hold_rwlock(struct objects *objects, int me)
 {
 	return wrlock(objects);
 }
 
-static int make_helpers_rwlock(struct stage *stage)
+static int make_helpers_rwlock(struct stepper *stepper)
 {
-	int err = make_rwlock(stage);
+	int err = make_rwlock(stepper);
 
 	if (err)
 		return err;
-	helper_start(stage, HELPERS - 1, keep_rwlock);
-	settle(stage, NULL);
-	return scene->requests[HELPERS - 1].result;
+	helper_start(stepper, HELPERS - 1, hold_rwlock);
+	settle(stepper, NULL);
+	return shared->requests[HELPERS - 1].result;
 }
 
-STAGE_CALL(make_dead_rwlock, make_helpers_rwlock(stage) || kill_owner(stage))
+STEPPER_CALL(make_orphaned_rwlock, make_helpers_rwlock(stepper) || kill_owner(stepper))
 
 OPERATION(write_dead, wrlock(objects) != EOWNERDEAD)
 
-static int mend_and_unlock_rwlock(struct objects *objects)
+static int repair_and_unlock_rwlock(struct objects *objects)
 {
 	return memwait_rwlock_consistent(&objects->rwlock) ?: unlock_rwlock(objects);
 }
 
-/* Whoever is told of a death has it for writing. */
+/* A caller that gets EOWNERDEAD holds the lock for writing. */
 static int visit_rwlock(struct objects *objects, int err, bool writes)
 {
 	if (err == EOWNERDEAD) {
@@ -50,7 +50,7 @@ static int visit_rwlock(struct objects *objects, int err, bool writes)
 	if (err)
 		return err;
 	if (writes)
-		be_inside(objects);
+		check_exclusion(objects);
 	else if (objects->inside)
 		objects->violations++;
 	return unlock_rwlock(objects);
@@ -72,7 +72,7 @@ static int write_visit(struct objects *objects, int me)
 								&deadline), true);
 }
 
-/* Of a copy; it is made anew for each question. */
+/* Works on a copy, which is made anew for each call. */
 static bool is_closed_to_readers(void)
 {
 	return memwait_rwlock_tryrdlock(&copied()->rwlock) == EBUSY;
@@ -84,69 +84,69 @@ static bool is_closed_to_writers(void)
 }
 
 /*
- * A lock that is not robust may stay locked for those who wait, if a process dies just as it gets
- * it, or lets it go: with the gate, which is the first word.
+ * A lock that is not robust may stay locked if a process dies while it acquires or releases it:
+ * with the gate (the first word) held.
  */
 static bool gate_is_lost(void)
 {
-	return !(scene->kind & ROBUST) && !ended() && *(uint32_t *)&scene->copy.rwlock;
+	return !(shared->kind & ROBUST) && !ended() && *(uint32_t *)&shared->copy.rwlock;
 }
 
-static bool rwlock_is_had(void)
+static bool rwlock_is_held(void)
 {
 	if (gate_is_lost())
 		return true;
-	return (!helpers_within(read_visit) || is_closed_to_readers()) &&
-	       (!helpers_within(write_visit) || is_closed_to_writers());
+	return (!helpers_waiting(read_visit) || is_closed_to_readers()) &&
+	       (!helpers_waiting(write_visit) || is_closed_to_writers());
 }
 
 /*
- * What died with the victim is unlocked for it. Of a lock that is not robust it may be more than
- * can be unlocked, if the victim was amid locking or unlocking it.
+ * If the victim died while it held the lock, the test unlocks it. If the lock is not robust and the
+ * victim died inside a lock or unlock function, it may be impossible to unlock.
  */
-static const char *check_rwlock(struct stage *stage)
+static const char *check_rwlock(struct stepper *stepper)
 {
-	int number = stage->scenario->number;
-	bool robust = scene->kind & ROBUST;
+	int number = stepper->scenario->number;
+	bool robust = shared->kind & ROBUST;
 	const char *wrong;
 
-	followers_come(stage);
-	if (release_at_last(stage))
-		return "it could not be let go on";
-	settle(stage, rwlock_is_had);
-	if (so_far_well(stage))
-		return so_far_well(stage);
+	start_followers(stepper);
+	if (release_at_last(stepper))
+		return "the waiters could not be released";
+	settle(stepper, rwlock_is_held);
+	if (so_far_well(stepper))
+		return so_far_well(stepper);
 	if (ended() && number & TAKES && !robust && !is_closed_to_writers())
 		return "it is not locked";
 	if (ended() && number & GIVES && !helpers_busy() && is_closed_to_writers())
-		return "it was unlocked, and is locked";
-	helper_start(stage, HELPERS - 1, read_visit);
-	if (!settle(stage, rwlock_is_had) || is_closed_to_writers()) {
-		if (so_far_well(stage))
-			return so_far_well(stage);
+		return "it was unlocked, but is locked";
+	helper_start(stepper, HELPERS - 1, read_visit);
+	if (!settle(stepper, rwlock_is_held) || is_closed_to_writers()) {
+		if (so_far_well(stepper))
+			return so_far_well(stepper);
 		if (ended() && number & GIVES)
-			return "it was unlocked, and is locked";
+			return "it was unlocked, but is locked";
 		if (robust && !(number & FOR_READING))
-			return "the death of its writer is not told";
-		if (unlock_rwlock(&scene->objects))
+			return "the death of its writer is not reported";
+		if (unlock_rwlock(&shared->objects))
 			return ended() || robust ? "it could not be unlocked" : NULL;
-		if (!settle(stage, rwlock_is_had))
-			return ended() || robust ? "it was unlocked, and is locked" : NULL;
+		if (!settle(stepper, rwlock_is_held))
+			return ended() || robust ? "it was unlocked, but is locked" : NULL;
 	}
-	wrong = all_well(stage);
+	wrong = all_well(stepper);
 	if (wrong)
 		return wrong;
-	helper_start(stage, HELPERS - 1, write_visit);
-	settle(stage, NULL);
-	wrong = all_well(stage);
+	helper_start(stepper, HELPERS - 1, write_visit);
+	settle(stepper, NULL);
+	wrong = all_well(stepper);
 	if (!wrong && !(number & FOR_READING))
-		wrong = check_deaths(stage);
-	if (!wrong && memwait_rwlock_destroy(&scene->objects.rwlock))
+		wrong = check_deaths(stepper);
+	if (!wrong && memwait_rwlock_destroy(&shared->objects.rwlock))
 		wrong = "it cannot be destroyed";
 	return wrong;
 }
 
-STAGE_CALL(release_rwlock, unlock_rwlock(&scene->objects))
+STEPPER_CALL(release_rwlock, unlock_rwlock(&shared->objects))
 
 #define RWLOCK_TEST(id, text, ...) STEPPER_TEST(rwlock_##id, "read-write lock " text,		\
 						.check = check_rwlock, __VA_ARGS__)
@@ -197,10 +197,12 @@ RWLOCK_TEST(robust_wrlock_contended, "ROBUST wrlock, contended by a writer",
 RWLOCK_TEST(robust_wrlock_readers, "ROBUST wrlock, contended by a reader",
 	    .prepare = make_read_rwlock, .kind = ROBUST, .operation = wrlock,
 	    .behind = { read_visit, write_visit }, .release = release_rwlock, .number = TAKES)
-RWLOCK_TEST(robust_wrlock_dead, "ROBUST wrlock after its writer died", .prepare = make_dead_rwlock,
-	    .kind = ROBUST, .operation = wrlock, .number = WAS_DEAD)
-RWLOCK_TEST(robust_rdlock_dead, "ROBUST rdlock after its writer died", .prepare = make_dead_rwlock,
-	    .kind = ROBUST, .operation = rdlock, .number = WAS_DEAD)
+RWLOCK_TEST(robust_wrlock_dead, "ROBUST wrlock after its writer died",
+	    .prepare = make_orphaned_rwlock, .kind = ROBUST, .operation = wrlock,
+	    .number = WAS_DEAD)
+RWLOCK_TEST(robust_rdlock_dead, "ROBUST rdlock after its writer died",
+	    .prepare = make_orphaned_rwlock, .kind = ROBUST, .operation = rdlock,
+	    .number = WAS_DEAD)
 RWLOCK_TEST(robust_rdlock_dying, "ROBUST rdlock, its writer dies", .prepare = make_helpers_rwlock,
 	    .kind = ROBUST, .operation = rdlock, .behind = { read_visit, write_visit },
 	    .release = kill_owner, .number = WAS_DEAD)
@@ -210,8 +212,8 @@ RWLOCK_TEST(robust_unlock_contended, "ROBUST unlock of a writer, contended",
 RWLOCK_TEST(robust_unlock_read, "ROBUST unlock of a reader, contended", .prepare = make_rwlock,
 	    .kind = ROBUST, .approach = rdlock, .before = { write_visit, read_visit },
 	    .operation = unlock_rwlock, .number = GIVES | FOR_READING)
-RWLOCK_TEST(robust_consistent, "ROBUST consistent and unlock", .prepare = make_dead_rwlock,
+RWLOCK_TEST(robust_consistent, "ROBUST consistent and unlock", .prepare = make_orphaned_rwlock,
 	    .kind = ROBUST, .approach = write_dead, .before = { read_visit, write_visit },
-	    .operation = mend_and_unlock_rwlock, .number = WAS_DEAD | IS_MENDED)
+	    .operation = repair_and_unlock_rwlock, .number = WAS_DEAD | IS_MENDED)
 
 #endif /* STEPPER_RWLOCK_TEST_H */

@@ -5,9 +5,9 @@
 
 #include "stepper_mutex_test.h"
 
-STAGE_CALL(make_sem, memwait_sem_init(&scene->objects.sem, 0, 0))
-STAGE_CALL(make_fair_sem, memwait_sem_init(&scene->objects.sem, MEMWAIT_SEM_FAIR, 0))
-STAGE_CALL(make_posted_sem, memwait_sem_init(&scene->objects.sem, 0, 1))
+STEPPER_CALL(make_sem, memwait_sem_init(&shared->objects.sem, 0, 0))
+STEPPER_CALL(make_fair_sem, memwait_sem_init(&shared->objects.sem, MEMWAIT_SEM_FAIR, 0))
+STEPPER_CALL(make_posted_sem, memwait_sem_init(&shared->objects.sem, 0, 1))
 
 OPERATION(wait_for_sem, memwait_sem_wait(&objects->sem))
 
@@ -36,65 +36,65 @@ static int sem_value(struct objects *objects)
 
 static bool sem_is_empty(void)
 {
-	return !sem_value(&scene->copy);
+	return !sem_value(&shared->copy);
 }
 
-/* One post for the victim, and one for the first behind it. */
-static int release_sem(struct stage *stage)
+/* One post for the victim, and one for the first waiter behind it. */
+static int release_sem(struct stepper *stepper)
 {
 	int i;
 
-	for (i = 0; i < stage->scenario->number; i++) {
-		if (memwait_sem_post(&scene->objects.sem))
+	for (i = 0; i < stepper->scenario->number; i++) {
+		if (memwait_sem_post(&shared->objects.sem))
 			return -1;
 	}
 	return 0;
 }
 
 /*
- * What has been posted is there, or somebody has it, but for what the dead has taken; and nobody
- * sleeps beside it. @number: how many posts there were, not counting the victim's.
+ * All posts are available or were consumed, except the one that the victim consumed, and no process
+ * sleeps while the value is positive. @number: the number of posts without the victim's.
  */
-static const char *check_sem(struct stage *stage)
+static const char *check_sem(struct stepper *stepper)
 {
-	int least, most, there, busy, posts = stage->scenario->number;
+	int least, most, there, busy, posts = stepper->scenario->number;
 
-	followers_come(stage);
-	if (release_at_last(stage))
+	start_followers(stepper);
+	if (release_at_last(stepper))
 		return "it could not be posted";
-	if (stage->releases)
-		posts *= stage->releases;
-	settle(stage, sem_is_empty);
-	there = sem_value(&scene->objects) + helpers_done(take, 0);
-	if (stage->scenario->operation == post_sem) {
+	if (stepper->releases)
+		posts *= stepper->releases;
+	settle(stepper, sem_is_empty);
+	there = sem_value(&shared->objects) + helpers_done(take, 0);
+	if (stepper->scenario->operation == post_sem) {
 		least = ended() ? posts + 1 : posts;
 		most = posts + 1;
-	} else if (stage->scenario->operation == wait_too_late) {
+	} else if (stepper->scenario->operation == wait_too_late) {
 		least = posts;
 		most = posts;
 	} else {
 		least = posts - 1;
 		most = ended() ? posts - 1 : posts;
 	}
-	if (ended() && scene->objects.result)
-		return say(stage, "result %d", scene->objects.result);
+	if (ended() && shared->objects.result)
+		return say(stepper, "result %d", shared->objects.result);
 	if (there < least || there > most)
-		return say(stage, "%d were there to be taken, not %d to %d", there, least, most);
-	/* Those who still sleep get theirs, one by one; and so does somebody new. */
+		return say(stepper, "the value is %d, not %d to %d", there, least, most);
+	/* Each process that still sleeps needs one post, and so does a new helper. */
 	for (busy = helpers_busy(); busy; busy--) {
 		if (helpers_busy() != busy)
-			return say(stage, "posts have woken too few, or too many");
-		if (memwait_sem_post(&scene->objects.sem))
+			return say(stepper, "a post did not wake exactly one waiter");
+		if (memwait_sem_post(&shared->objects.sem))
 			return "it could not be posted";
-		settle(stage, sem_is_empty);
+		settle(stepper, sem_is_empty);
 	}
-	if (all_well(stage))
-		return all_well(stage);
-	helper_start(stage, HELPERS - 1, take);
-	if (!sem_value(&scene->objects) && memwait_sem_post(&scene->objects.sem))
+	if (all_well(stepper))
+		return all_well(stepper);
+	helper_start(stepper, HELPERS - 1, take);
+	if (!sem_value(&shared->objects) && memwait_sem_post(&shared->objects.sem))
 		return "it could not be posted";
-	settle(stage, NULL);
-	return all_well(stage);
+	settle(stepper, NULL);
+	return all_well(stepper);
 }
 
 #define SEM_TEST(id, text, ...) STEPPER_TEST(sem_##id, "semaphore " text,			\

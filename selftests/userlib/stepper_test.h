@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Death at each instruction (L6, L7). A process, the victim, executes one function of the library
- * instruction by instruction, as its tracer bids, and is killed: the first one before the first
- * instruction, the next one after that, and so on until one has returned from the function. What
- * the function changes and whom it wakes is shared with helpers, other processes, that may be
- * asleep by then. After each death a check says whether they go on as they should.
+ * in single steps under ptrace(2) and is killed: the first victim before the first instruction, the
+ * next one after it, and so on, until a victim has returned from the function. The objects are
+ * shared with helpers, other processes, which may be asleep when the victim dies. After each death
+ * the test checks that the helpers continue as they should.
  *
- * Everything that a helper does has a deadline, which is far away; where something has been found
- * wrong before, nearer. A helper that waits for what is free may never see it pass.
+ * All calls of helpers have a deadline. It is far away, but nearer once a failure was found. A
+ * helper that waits for an object that is free may not see its deadline pass.
  *
- * A victim that is to die after the 300th instruction need not be stepped through those that others
- * have gone before it: up to one of the last it runs, to a breakpoint.
+ * A victim that will die after the 300th instruction is not stepped through instructions that
+ * earlier victims have executed: it runs to a breakpoint at one of the last of these instructions.
  */
 #ifndef STEPPER_TEST_H
 #define STEPPER_TEST_H
@@ -25,15 +25,15 @@
 
 #define HELPERS		4
 #define PATIENCE_MS	(20000 * slowness())
-#define PATIENCE_LOST	1000	/* in milliseconds, both */
+#define PATIENCE_LOST	1000	/* in milliseconds, like PATIENCE_MS */
 #define MOST_STEPS	10000
 
-/* A loop's context has an id, and so has the process that it ends with. */
+/* A loop's context has an id, and so has the process that the loop ends with. */
 #define IDS_OF_A_LOOP	2
 #define MOST_REPORTS	4
 #define MOST_FAILURES	400
 
-/* In one page, as a condition variable moves its waiters to a mutex only if that is near. */
+/* All objects are in one page. */
 struct objects {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
@@ -43,26 +43,26 @@ struct objects {
 	memwait_waitgroup_t group;
 	memwait_event_t event;
 	uint64_t channel[64];
-	uint64_t item[HELPERS + 1];	/* received; the last one is the victim's */
-	uint64_t received;		/* by the test, meanwhile */
-	int called_back;		/* the result */
-	int inside;			/* the mutex or rwlock */
+	uint64_t item[HELPERS + 1];	/* received; the last item is the victim's */
+	uint64_t received;		/* by the test while the victim sleeps */
+	int called_back;		/* result that the callback received */
+	int inside;			/* threads that hold the mutex or rwlock */
 	int violations;
-	int owner_died;			/* how many were told so */
-	int lost;			/* how many were told that it is not recoverable */
-	int serials;			/* how many were the barrier's last */
-	int begun, finished;		/* by the victim */
-	int result;			/* of what the victim did */
+	int owner_died;			/* how often EOWNERDEAD was returned */
+	int lost;			/* how often ENOTRECOVERABLE was returned */
+	int serials;			/* how often SERIAL_THREAD was returned */
+	int begun, finished;		/* set by the victim */
+	int result;			/* of the victim's operation */
 };
 
 #define VICTIM	HELPERS
 
-struct stage;
+struct stepper;
 struct machine;
 
 typedef int (*helper_function)(struct objects *objects, int me);
 
-/* What a helper is asked for. Functions are at the same address in all processes. */
+/* A request to a helper. Functions have the same address in all processes. */
 struct request {
 	helper_function function;
 	int result;
@@ -70,112 +70,112 @@ struct request {
 };
 
 /* In memory that all processes share. */
-struct scene {
+struct shared {
 	union {
 		struct objects objects;
 		char page[4096];
 	};
 	struct objects copy;
-	struct objects before;		/* a step */
+	struct objects before;		/* before the last step */
 	struct objects at_death;
 	struct request requests[HELPERS];
-	int loops[HELPERS + 1];		/* ids of their loops */
+	int loops[HELPERS + 1];		/* number of ids of each process's loop */
 	long patience;			/* in milliseconds */
 	unsigned int kind;
 };
 
-static struct scene *scene;
+static struct shared *shared;
 
-_Static_assert(sizeof(scene->objects) <= sizeof(scene->page), "the objects fit");
+_Static_assert(sizeof(shared->objects) <= sizeof(shared->page), "the objects fit");
 
 /*
- * @prepare: makes the objects, before each victim; by the test
- * @approach: by the victim, at full speed
- * @before: helpers that sleep when the victim begins; the rest of them is NULL
- * @begin: by the victim, at full speed, when those of @before sleep
- * @operation: by the victim, instruction by instruction
- * @behind: helpers that come when the victim has fallen asleep, or is dead; after those of @before
- * @release: by the test, when the victim sleeps, or is dead: lets those who sleep go on
- * @check: says what is wrong, or NULL, after the death
+ * @prepare: initialises the objects before each victim; run by the test
+ * @approach: run by the victim, at full speed
+ * @before: helpers that sleep when the victim begins; unused entries are NULL
+ * @begin: run by the victim, at full speed, when the helpers of @before sleep
+ * @operation: run by the victim, in single steps
+ * @behind: helpers that start when the victim sleeps or is dead, after those of @before
+ * @release: run by the test when the victim sleeps or is dead: lets the sleepers continue
+ * @check: run after the death; returns what is wrong, or NULL
  */
 struct scenario {
 	const char *name;
 	unsigned int kind;		/* of the mutex or rwlock */
-	int number;			/* what the scenarios of a kind differ by */
-	bool without_id;		/* the victim gets one by the operation, if at all */
-	int (*prepare)(struct stage *stage);
+	int number;			/* parameter of the functions */
+	bool without_id;		/* the victim gets an id in the operation, or never */
+	int (*prepare)(struct stepper *stepper);
 	int (*approach)(struct objects *objects);
 	helper_function before[HELPERS];
 	int (*begin)(struct objects *objects);
 	int (*operation)(struct objects *objects);
 	helper_function behind[HELPERS];
-	int (*release)(struct stage *stage);
-	const char *(*check)(struct stage *stage);
+	int (*release)(struct stepper *stepper);
+	const char *(*check)(struct stepper *stepper);
 };
 
-/* What the victims before this one have shown of each instruction. */
+/* What earlier victims have shown about an instruction. */
 struct step {
-	unsigned long at;	/* where it was after it, or 0 */
-	bool sleeps;		/* in it */
-	bool matters;		/* others can see what it has done */
+	unsigned long at;	/* program counter after it, or 0 */
+	bool sleeps;		/* in this instruction */
+	bool matters;		/* its effect is visible to other processes */
 };
 
 struct helper {
 	pid_t pid;
-	int fd;		/* a byte for each request */
+	int fd;		/* pipe: a byte for each request */
 };
 
-struct stage {
+struct stepper {
 	const struct scenario *scenario;
 	struct helper helpers[HELPERS];
 	int device;
-	uint64_t owners;	/* how many of the living may have an id */
+	uint64_t owners;	/* owners of processes that are alive */
 	pid_t victim;
 	const struct machine *machine;
-	bool followed;		/* @behind have come */
-	int releases;		/* how often it was let go on */
+	bool followed;		/* the helpers of @behind have started */
+	int releases;		/* how often @release was called */
 	struct step *trace;
 	int deaths;
 	int failures;
-	char where[400];	/* which instructions */
-	int from, to;		/* the last ones of them */
+	char where[400];	/* ranges of instructions that failed */
+	int from, to;		/* the last of these ranges */
 	char said[256];
 };
 
-/* What is wrong, in words. */
-#define say(stage, ...)								\
-	(snprintf((stage)->said, sizeof((stage)->said), __VA_ARGS__), (stage)->said)
+/* Stores a description of the failure and returns it. */
+#define say(stepper, ...)							\
+	(snprintf((stepper)->said, sizeof((stepper)->said), __VA_ARGS__), (stepper)->said)
 
 static inline bool ended(void)
 {
-	return scene->objects.finished;
+	return shared->objects.finished;
 }
 
-/* Until when whoever waits has patience. */
+/* The deadline of all waits. */
 static inline struct timespec last_moment(void)
 {
-	return in_time(CLOCK_MONOTONIC, scene->patience);
+	return in_time(CLOCK_MONOTONIC, shared->patience);
 }
 
 /*
- * The id of a dead process has gone when all have been told that are to be told of its death. So
- * one that sleeps by then does not just wait for that.
+ * Returns when the dead process's id has been freed, which happens after all notifications of its
+ * death. A helper that still sleeps then is not waiting for such a notification.
  */
-static inline void await_death_told(struct stage *stage)
+static inline void await_death_notified(struct stepper *stepper)
 {
-	uint64_t deadline = in_ms(PATIENCE_MS), most = stage->owners;
+	uint64_t deadline = in_ms(PATIENCE_MS), most = stepper->owners;
 	int i;
 
 	for (i = 0; i <= HELPERS; i++)
-		most += scene->loops[i];
-	spin_until(mw_user_owners(stage->device) <= most || now_ns(CLOCK_MONOTONIC) >= deadline);
+		most += shared->loops[i];
+	spin_until(mw_user_owners(stepper->device) <= most || now_ns(CLOCK_MONOTONIC) >= deadline);
 }
 
 /* Helpers */
 
 static inline void helper_main(int me, int fd)
 {
-	struct request *request = &scene->requests[me];
+	struct request *request = &shared->requests[me];
 	uint64_t id;
 	char byte;
 
@@ -184,103 +184,103 @@ static inline void helper_main(int me, int fd)
 		_exit(1);
 	__atomic_store_n(&request->busy, 0, __ATOMIC_RELEASE);
 	while (read(fd, &byte, 1) == 1) {
-		request->result = request->function(&scene->objects, me);
+		request->result = request->function(&shared->objects, me);
 		__atomic_store_n(&request->busy, 0, __ATOMIC_RELEASE);
 	}
 	_exit(0);
 }
 
-static inline void helper_fork(struct stage *stage, int me)
+static inline void helper_fork(struct stepper *stepper, int me)
 {
 	int pipes[2];
 
-	__atomic_store_n(&scene->requests[me].busy, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&shared->requests[me].busy, 1, __ATOMIC_RELEASE);
 	if (pipe2(pipes, O_CLOEXEC))
 		abort();
-	stage->helpers[me].pid = fork();
-	if (!stage->helpers[me].pid) {
+	stepper->helpers[me].pid = fork();
+	if (!stepper->helpers[me].pid) {
 		close(pipes[1]);
 		helper_main(me, pipes[0]);
 	}
 	close(pipes[0]);
-	stage->helpers[me].fd = pipes[1];
-	if (stage->helpers[me].pid < 0)
+	stepper->helpers[me].fd = pipes[1];
+	if (stepper->helpers[me].pid < 0)
 		abort();
-	spin_until(!__atomic_load_n(&scene->requests[me].busy, __ATOMIC_ACQUIRE));
-	stage->owners++;
+	spin_until(!__atomic_load_n(&shared->requests[me].busy, __ATOMIC_ACQUIRE));
+	stepper->owners++;
 }
 
-/* Ends a helper, whatever it does or has, and returns when that has been told. */
-static inline void helper_kill(struct stage *stage, int me)
+/* Kills a helper in any state, and returns when its death has been notified. */
+static inline void helper_kill(struct stepper *stepper, int me)
 {
-	kill_child(stage->helpers[me].pid);
-	close(stage->helpers[me].fd);
-	stage->owners--;
-	scene->loops[me] = 0;
-	await_death_told(stage);
+	kill_child(stepper->helpers[me].pid);
+	close(stepper->helpers[me].fd);
+	stepper->owners--;
+	shared->loops[me] = 0;
+	await_death_notified(stepper);
 }
 
 static inline bool helper_is_busy(int me)
 {
-	return __atomic_load_n(&scene->requests[me].busy, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&shared->requests[me].busy, __ATOMIC_ACQUIRE);
 }
 
 /*
- * Whether it sleeps in the library, which does that in ioctl(2) and poll(2). The state alone does
- * not tell: a thread that is about to read its request, and is preempted on the way, is in state S
- * as well. The kernel tells the system call only of a thread that has left its processor.
+ * Whether the helper sleeps in the library, that is, in ioctl(2) or poll(2). State S alone is not
+ * enough: a thread that was preempted just before it sleeps in read(2) for its request is also in
+ * this state. The kernel reports the system call only of a thread that has left its CPU.
  */
-static inline bool helper_is_asleep(struct stage *stage, int me)
+static inline bool helper_is_asleep(struct stepper *stepper, int me)
 {
 	char path[64], line[128] = "", *end;
 	long call;
 	FILE *file;
 
-	if (!helper_is_busy(me) || thread_state(stage->helpers[me].pid) != 'S')
+	if (!helper_is_busy(me) || thread_state(stepper->helpers[me].pid) != 'S')
 		return false;
-	snprintf(path, sizeof(path), "/proc/%d/syscall", stage->helpers[me].pid);
+	snprintf(path, sizeof(path), "/proc/%d/syscall", stepper->helpers[me].pid);
 	file = fopen(path, "r");
 	if (!file)
 		return false;
-	/* "running" is no number. */
+	/* The file may contain "running". */
 	call = strtol(fgets(line, sizeof(line), file) ? line : "", &end, 10);
 	fclose(file);
 	return end != line && call >= 0 && call != SYS_read && helper_is_busy(me);
 }
 
-static inline void helper_start(struct stage *stage, int me, helper_function function)
+static inline void helper_start(struct stepper *stepper, int me, helper_function function)
 {
-	struct request *request = &scene->requests[me];
+	struct request *request = &shared->requests[me];
 
 	request->function = function;
 	request->result = -1;
 	__atomic_store_n(&request->busy, 1, __ATOMIC_RELEASE);
-	if (write(stage->helpers[me].fd, "", 1) != 1)
+	if (write(stepper->helpers[me].fd, "", 1) != 1)
 		abort();
 }
 
-/* Returns when it sleeps in what it was asked for, or has done it. */
-static inline void helper_await_asleep(struct stage *stage, int me)
+/* Returns when the helper sleeps in its function, or has returned from it. */
+static inline void helper_await_asleep(struct stepper *stepper, int me)
 {
-	spin_until(!helper_is_busy(me) || helper_is_asleep(stage, me));
+	spin_until(!helper_is_busy(me) || helper_is_asleep(stepper, me));
 }
 
-static inline void helper_run_to_sleep(struct stage *stage, int me, helper_function function)
+static inline void helper_run_to_sleep(struct stepper *stepper, int me, helper_function function)
 {
-	helper_start(stage, me, function);
-	helper_await_asleep(stage, me);
+	helper_start(stepper, me, function);
+	helper_await_asleep(stepper, me);
 }
 
-/* Those who are in the midst of something are replaced. */
-static inline void helpers_retire(struct stage *stage)
+/* Replaces helpers that have not finished. */
+static inline void helpers_retire(struct stepper *stepper)
 {
 	int i;
 
 	for (i = 0; i < HELPERS; i++) {
 		if (!helper_is_busy(i))
 			continue;
-		helper_kill(stage, i);
-		helper_fork(stage, i);
+		helper_kill(stepper, i);
+		helper_fork(stepper, i);
 	}
 }
 
@@ -293,122 +293,122 @@ static inline int helpers_busy(void)
 	return n;
 }
 
-static inline bool helpers_are_asleep(struct stage *stage)
+static inline bool helpers_are_asleep(struct stepper *stepper)
 {
 	int i;
 
 	for (i = 0; i < HELPERS; i++) {
-		if (helper_is_busy(i) && !helper_is_asleep(stage, i))
+		if (helper_is_busy(i) && !helper_is_asleep(stepper, i))
 			return false;
 	}
 	return true;
 }
 
-/* Returns when they have done what they can do now. */
-static inline void helpers_await_asleep(struct stage *stage)
+/* Returns when no helper can continue at present. */
+static inline void helpers_await_asleep(struct stepper *stepper)
 {
-	spin_until(helpers_are_asleep(stage));
+	spin_until(helpers_are_asleep(stepper));
 }
 
-/* How many were asked for @function since the victim began, and have not done it. */
-static inline int helpers_within(helper_function function)
+/* How many helpers were started in @function since the victim began and have not returned. */
+static inline int helpers_waiting(helper_function function)
 {
 	int i, n = 0;
 
 	for (i = 0; i < HELPERS; i++)
-		n += helper_is_busy(i) && scene->requests[i].function == function;
+		n += helper_is_busy(i) && shared->requests[i].function == function;
 	return n;
 }
 
-/* How many of them have returned @result. */
+/* How many helpers have returned @result from @function. */
 static inline int helpers_done(helper_function function, int result)
 {
 	int i, n = 0;
 
 	for (i = 0; i < HELPERS; i++)
-		n += !helper_is_busy(i) && scene->requests[i].function == function &&
-		     scene->requests[i].result == result;
+		n += !helper_is_busy(i) && shared->requests[i].function == function &&
+		     shared->requests[i].result == result;
 	return n;
 }
 
 /*
- * What lock words say without touching them: they are plain data, and a copy of them is as good.
- * The helpers sleep; so whatever the copy gives, nobody else is about to take.
+ * A copy of the objects, to inspect locks without touching them: they are plain data. While all
+ * helpers sleep, no other process changes what the copy shows.
  */
 static inline struct objects *copied(void)
 {
-	memcpy(&scene->copy, &scene->objects, sizeof(scene->copy));
-	return &scene->copy;
+	memcpy(&shared->copy, &shared->objects, sizeof(shared->copy));
+	return &shared->copy;
 }
 
 /*
- * Returns true when all helpers have done what they were asked for, and false when those who have
- * not sleep, and @in_vain: what they wait for is not to be had. Their deadlines end it otherwise.
+ * Returns true when all helpers have finished, and false when those that have not are asleep and
+ * @in_vain says that what they wait for is not available. Otherwise their deadlines end the loop.
  */
-static inline bool settle(struct stage *stage, bool (*in_vain)(void))
+static inline bool settle(struct stepper *stepper, bool (*in_vain)(void))
 {
 	while (helpers_busy()) {
 		sched_yield();
-		if (!in_vain || !helpers_are_asleep(stage))
+		if (!in_vain || !helpers_are_asleep(stepper))
 			continue;
 		copied();
-		/* Somebody may have gone on meanwhile. */
-		if (helpers_busy() && helpers_are_asleep(stage) && in_vain())
+		/* A helper may have continued since. */
+		if (helpers_busy() && helpers_are_asleep(stepper) && in_vain())
 			return false;
 	}
 	return true;
 }
 
-/* What a helper has done must have come out well, and nobody be inside together with another. */
-static inline const char *so_far_well(struct stage *stage)
+/* Helpers that have finished must have succeeded, and no two may have held the lock together. */
+static inline const char *so_far_well(struct stepper *stepper)
 {
 	int i;
 
 	for (i = 0; i < HELPERS; i++) {
-		struct request *request = &scene->requests[i];
+		struct request *request = &shared->requests[i];
 
 		if (request->function && !helper_is_busy(i) && request->result)
-			return say(stage, "helper %d: %s (%d)", i,
+			return say(stepper, "helper %d: %s (%d)", i,
 				   request->result > 0 ? strerror(request->result) : "wrong",
 				   request->result);
 	}
-	return scene->objects.violations ? "two were inside" : NULL;
+	return shared->objects.violations ? "two held the lock together" : NULL;
 }
 
-/* And by now all have done it. */
-static inline const char *all_well(struct stage *stage)
+/* The same; and all helpers must have finished. */
+static inline const char *all_well(struct stepper *stepper)
 {
 	int i;
 
 	for (i = 0; i < HELPERS; i++) {
 		if (helper_is_busy(i))
-			return say(stage, "helper %d still sleeps", i);
+			return say(stepper, "helper %d still sleeps", i);
 	}
-	return so_far_well(stage);
+	return so_far_well(stepper);
 }
 
-/* Those of the scenario who come behind the victim; but once. */
-static inline void followers_come(struct stage *stage)
+/* Starts the helpers of @behind, once. */
+static inline void start_followers(struct stepper *stepper)
 {
 	int i;
 
-	for (i = 0; i < HELPERS && !stage->followed; i++) {
-		if (stage->scenario->behind[i])
-			helper_run_to_sleep(stage, i, stage->scenario->behind[i]);
+	for (i = 0; i < HELPERS && !stepper->followed; i++) {
+		if (stepper->scenario->behind[i])
+			helper_run_to_sleep(stepper, i, stepper->scenario->behind[i]);
 	}
-	stage->followed = true;
+	stepper->followed = true;
 }
 
-static inline int release(struct stage *stage)
+static inline int release(struct stepper *stepper)
 {
-	stage->releases++;
-	return stage->scenario->release(stage);
+	stepper->releases++;
+	return stepper->scenario->release(stepper);
 }
 
-/* For the followers of one that did not live to be let go on. */
-static inline int release_at_last(struct stage *stage)
+/* Releases the followers of a victim that died before it slept. */
+static inline int release_at_last(struct stepper *stepper)
 {
-	return stage->releases || !stage->scenario->release ? 0 : release(stage);
+	return stepper->releases || !stepper->scenario->release ? 0 : release(stepper);
 }
 
 /* The victim */
@@ -416,7 +416,7 @@ static inline int release_at_last(struct stage *stage)
 static inline void victim_main(const struct scenario *scenario)
 {
 	const struct rlimit none = { 0 };
-	struct objects *objects = &scene->objects;
+	struct objects *objects = &shared->objects;
 	uint64_t id;
 
 	setrlimit(RLIMIT_CORE, &none);
@@ -440,32 +440,32 @@ static inline void victim_main(const struct scenario *scenario)
 
 enum stepped { STOPPED, ASLEEP, GONE };
 
-/* Looks at its state in /proc now and then only, as a step is much faster than that. */
-static inline enum stepped victim_await_stop(struct stage *stage, bool may_sleep)
+/* A step is much faster than reading /proc, so the victim's state is read only at intervals. */
+static inline enum stepped victim_await_stop(struct stepper *stepper, bool may_sleep)
 {
 	unsigned int looks;
 	int status;
 
-	for (looks = 1; !waitpid(stage->victim, &status, WNOHANG); looks++) {
-		if (may_sleep && !(looks % 64) && thread_state(stage->victim) == 'S')
+	for (looks = 1; !waitpid(stepper->victim, &status, WNOHANG); looks++) {
+		if (may_sleep && !(looks % 64) && thread_state(stepper->victim) == 'S')
 			return ASLEEP;
 		sched_yield();
 	}
 	return WIFSTOPPED(status) ? STOPPED : GONE;
 }
 
-static inline enum stepped victim_step(struct stage *stage)
+static inline enum stepped victim_step(struct stepper *stepper)
 {
-	if (ptrace(PTRACE_SINGLESTEP, stage->victim, NULL, NULL))
+	if (ptrace(PTRACE_SINGLESTEP, stepper->victim, NULL, NULL))
 		return GONE;
-	return victim_await_stop(stage, true);
+	return victim_await_stop(stepper, true);
 }
 
 /*
- * What one has to know of a machine; without that all is stepped.
- * @counter: which of its registers is the program counter
- * @stop: an instruction that stops a process, by a signal to its tracer
- * @behind: how far behind it the process is then
+ * Properties of a machine. On an unknown machine all instructions are stepped.
+ * @counter: index of the program counter among the registers
+ * @stop: an instruction that stops the process with a signal to its tracer
+ * @behind: distance of the program counter from that instruction then
  * @calls: instructions that are system calls
  */
 struct machine {
@@ -482,33 +482,36 @@ static const struct machine machines[] = {
 	{ AUDIT_ARCH_AARCH64, 32, 0, 0xd4200000, 0xffffffff, { 0xd4000001 }, 0xffffffff },
 };
 
-/* Where it is, and on what machine. 0, or NULL, if the kernel does not say. */
-static inline unsigned long victim_at(struct stage *stage)
+/*
+ * Returns the victim's program counter and sets @machine. 0, or NULL, if the kernel does not report
+ * them.
+ */
+static inline unsigned long victim_at(struct stepper *stepper)
 {
 	struct __ptrace_syscall_info info = { 0 };
 	unsigned int i;
 
-	if (ptrace(PTRACE_GET_SYSCALL_INFO, stage->victim, (void *)sizeof(info), &info) < 0)
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, stepper->victim, (void *)sizeof(info), &info) < 0)
 		return 0;
-	for (i = 0; i < ARRAY_SIZE(machines) && !stage->machine; i++) {
+	for (i = 0; i < ARRAY_SIZE(machines) && !stepper->machine; i++) {
 		if (machines[i].arch == info.arch)
-			stage->machine = &machines[i];
+			stepper->machine = &machines[i];
 	}
 	return info.instruction_pointer;
 }
 
-static inline bool victim_move(struct stage *stage, unsigned long to)
+static inline bool victim_move(struct stepper *stepper, unsigned long to)
 {
 	unsigned long registers[64];
 	struct iovec iov = { registers, sizeof(registers) };
 
-	if (ptrace(PTRACE_GETREGSET, stage->victim, (void *)NT_PRSTATUS, &iov))
+	if (ptrace(PTRACE_GETREGSET, stepper->victim, (void *)NT_PRSTATUS, &iov))
 		return false;
-	registers[stage->machine->counter] = to;
-	return !ptrace(PTRACE_SETREGSET, stage->victim, (void *)NT_PRSTATUS, &iov);
+	registers[stepper->machine->counter] = to;
+	return !ptrace(PTRACE_SETREGSET, stepper->victim, (void *)NT_PRSTATUS, &iov);
 }
 
-/* The code there: it is the same in this process. */
+/* The code there, which is the same in this process. */
 static inline unsigned long code_at(unsigned long at)
 {
 	unsigned long code;
@@ -518,15 +521,16 @@ static inline unsigned long code_at(unsigned long at)
 }
 
 /*
- * Up to where it can run, after @done instructions, in order to be stepped from there: victims
- * before it have come by there, once, and slept nowhere between. @done if nowhere.
+ * The last instruction that the victim can run to after @done instructions, to be stepped from
+ * there. Earlier victims passed it exactly once and did not sleep on the way. Returns @done if
+ * there is none.
  */
-static inline int victim_can_run_to(struct stage *stage, int done, int most)
+static inline int victim_can_run_to(struct stepper *stepper, int done, int most)
 {
-	struct step *trace = stage->trace;
+	struct step *trace = stepper->trace;
 	int to, i;
 
-	if (!stage->machine)
+	if (!stepper->machine)
 		return done;
 	for (to = done; to < most && trace[to + 1].at && !trace[to + 1].sleeps; to++)
 		;
@@ -539,33 +543,33 @@ static inline int victim_can_run_to(struct stage *stage, int done, int most)
 	return done;
 }
 
-/* By a breakpoint. Its code is its own, as that of any process that is debugged. */
-static inline bool victim_run(struct stage *stage, int to)
+/* Runs to a breakpoint. ptrace(2) gives the victim its own copy of the code. */
+static inline bool victim_run(struct stepper *stepper, int to)
 {
-	const struct machine *machine = stage->machine;
-	const unsigned long at = stage->trace[to].at, code = code_at(at);
+	const struct machine *machine = stepper->machine;
+	const unsigned long at = stepper->trace[to].at, code = code_at(at);
 	const unsigned long stop = (code & ~machine->stop_mask) | machine->stop;
 
-	return !ptrace(PTRACE_POKETEXT, stage->victim, (void *)at, (void *)stop) &&
-	       !ptrace(PTRACE_CONT, stage->victim, NULL, NULL) &&
-	       victim_await_stop(stage, true) == STOPPED &&
-	       victim_at(stage) == at + machine->behind &&
-	       !ptrace(PTRACE_POKETEXT, stage->victim, (void *)at, (void *)code) &&
-	       victim_move(stage, at);
+	return !ptrace(PTRACE_POKETEXT, stepper->victim, (void *)at, (void *)stop) &&
+	       !ptrace(PTRACE_CONT, stepper->victim, NULL, NULL) &&
+	       victim_await_stop(stepper, true) == STOPPED &&
+	       victim_at(stepper) == at + machine->behind &&
+	       !ptrace(PTRACE_POKETEXT, stepper->victim, (void *)at, (void *)code) &&
+	       victim_move(stepper, at);
 }
 
-/* One victim: how far it comes, and what came of it. */
+/* One victim: when it is killed, and what it did. */
 struct life {
-	int steps;		/* after how many it is to be killed */
-	bool asleep;		/* it is to be killed while it sleeps in the last one of them */
-	bool has_slept;		/* it has slept in the last one */
+	int steps;		/* number of instructions after which it is killed */
+	bool asleep;		/* killed while it sleeps in the last of them */
+	bool has_slept;		/* it slept in the last of them */
 	bool has_ended;
-	bool is_first;		/* it is to show what there is */
+	bool is_first;		/* records which instructions matter */
 };
 
-static inline bool is_system_call(struct stage *stage, unsigned long at)
+static inline bool is_system_call(struct stepper *stepper, unsigned long at)
 {
-	const struct machine *machine = stage->machine;
+	const struct machine *machine = stepper->machine;
 	unsigned int i;
 
 	for (i = 0; machine && i < ARRAY_SIZE(machine->calls); i++) {
@@ -575,113 +579,113 @@ static inline bool is_system_call(struct stage *stage, unsigned long at)
 	return !machine;
 }
 
-/* Whether others can see what this step, after the one before, has done. */
-static inline bool step_matters(struct stage *stage, const struct step *step)
+/* Whether the effect of this step is visible to other processes. */
+static inline bool step_matters(struct stepper *stepper, const struct step *step)
 {
-	bool matters = step->sleeps || is_system_call(stage, step[-1].at) ||
-		       memcmp(&scene->before, &scene->objects, sizeof(scene->before));
+	bool matters = step->sleeps || is_system_call(stepper, step[-1].at) ||
+		       memcmp(&shared->before, &shared->objects, sizeof(shared->before));
 
-	memcpy(&scene->before, &scene->objects, sizeof(scene->before));
+	memcpy(&shared->before, &shared->objects, sizeof(shared->before));
 	return matters;
 }
 
-/* From its begin to its death. Returns what is wrong, or NULL. */
-static inline const char *victim_walk(struct stage *stage, struct life *life)
+/* Steps from the begin to the death. Returns what is wrong, or NULL. */
+static inline const char *victim_walk(struct stepper *stepper, struct life *life)
 {
 	enum stepped stepped;
 	int i = 0, to;
 
-	stage->trace[0].at = victim_at(stage);
-	memcpy(&scene->before, &scene->objects, sizeof(scene->before));
+	stepper->trace[0].at = victim_at(stepper);
+	memcpy(&shared->before, &shared->objects, sizeof(shared->before));
 	while (i < life->steps && !ended()) {
-		to = victim_can_run_to(stage, i, life->steps - 1);
+		to = victim_can_run_to(stepper, i, life->steps - 1);
 		if (to > i) {
-			if (!victim_run(stage, to))
-				return say(stage, "the victim does not come to instruction %d", to);
+			if (!victim_run(stepper, to))
+				return say(stepper, "the victim does not reach instruction %d", to);
 			i = to;
 			continue;
 		}
-		stepped = victim_step(stage);
+		stepped = victim_step(stepper);
 		i++;
 		if (stepped == ASLEEP) {
-			stage->trace[i].sleeps = true;
-			followers_come(stage);
+			stepper->trace[i].sleeps = true;
+			start_followers(stepper);
 			if (i == life->steps) {
 				life->has_slept = true;
 				if (life->asleep)
 					break;
 			}
-			if (!stage->scenario->release)
-				return "the victim sleeps for good";
-			if (release(stage))
+			if (!stepper->scenario->release)
+				return "the victim sleeps forever";
+			if (release(stepper))
 				return "the victim could not be released";
-			stepped = victim_await_stop(stage, false);
-			/* Always in the same order. */
-			helpers_await_asleep(stage);
+			stepped = victim_await_stop(stepper, false);
+			/* Keeps the order the same for each victim. */
+			helpers_await_asleep(stepper);
 		}
 		if (stepped == GONE)
 			return "the victim is gone";
-		stage->trace[i].at = victim_at(stage);
+		stepper->trace[i].at = victim_at(stepper);
 		if (life->is_first)
-			stage->trace[i].matters = step_matters(stage, &stage->trace[i]);
+			stepper->trace[i].matters = step_matters(stepper, &stepper->trace[i]);
 	}
 	life->has_ended = ended();
 	return NULL;
 }
 
-/* All are where they should be when the victim begins. */
-static inline const char *victim_begin(struct stage *stage)
+/* Returns when the helpers and the victim are where they should be at the begin. */
+static inline const char *victim_begin(struct stepper *stepper)
 {
-	const struct scenario *scenario = stage->scenario;
+	const struct scenario *scenario = stepper->scenario;
 	int i;
 
-	if (victim_await_stop(stage, false) != STOPPED)
-		return "the victim has not come";
-	ptrace(PTRACE_SETOPTIONS, stage->victim, NULL, (void *)PTRACE_O_EXITKILL);
+	if (victim_await_stop(stepper, false) != STOPPED)
+		return "the victim did not start";
+	ptrace(PTRACE_SETOPTIONS, stepper->victim, NULL, (void *)PTRACE_O_EXITKILL);
 	for (i = 0; i < HELPERS; i++) {
 		if (scenario->before[i])
-			helper_run_to_sleep(stage, i, scenario->before[i]);
+			helper_run_to_sleep(stepper, i, scenario->before[i]);
 	}
 	if (scenario->begin) {
-		ptrace(PTRACE_CONT, stage->victim, NULL, NULL);
-		if (victim_await_stop(stage, false) != STOPPED)
-			return "the victim has not begun";
+		ptrace(PTRACE_CONT, stepper->victim, NULL, NULL);
+		if (victim_await_stop(stepper, false) != STOPPED)
+			return "the victim did not reach its operation";
 	}
-	while (!scene->objects.begun) {
-		if (victim_step(stage) != STOPPED)
-			return "the victim does not begin";
+	while (!shared->objects.begun) {
+		if (victim_step(stepper) != STOPPED)
+			return "the victim does not begin its operation";
 	}
 	return NULL;
 }
 
-static inline const char *one_victim(struct stage *stage, struct life *life)
+static inline const char *one_victim(struct stepper *stepper, struct life *life)
 {
-	const struct scenario *scenario = stage->scenario;
+	const struct scenario *scenario = stepper->scenario;
 	const char *wrong;
 
-	memset(&scene->objects, 0, sizeof(scene->objects));
-	memset(scene->requests, 0, sizeof(scene->requests));
-	stage->followed = false;
-	stage->releases = 0;
-	if (scenario->prepare(stage)) {
+	memset(&shared->objects, 0, sizeof(shared->objects));
+	memset(shared->requests, 0, sizeof(shared->requests));
+	stepper->followed = false;
+	stepper->releases = 0;
+	if (scenario->prepare(stepper)) {
 		life->has_ended = true;
 		return "the objects could not be made";
 	}
-	stage->victim = fork();
-	if (!stage->victim)
+	stepper->victim = fork();
+	if (!stepper->victim)
 		victim_main(scenario);
-	if (stage->victim < 0)
-		return "no process";
-	stage->owners++;
-	wrong = victim_begin(stage);
+	if (stepper->victim < 0)
+		return "fork failed";
+	stepper->owners++;
+	wrong = victim_begin(stepper);
 	if (!wrong)
-		wrong = victim_walk(stage, life);
-	kill_child(stage->victim);
-	stage->owners--;
-	scene->loops[VICTIM] = 0;
-	await_death_told(stage);
-	memcpy(&scene->at_death, &scene->objects, sizeof(scene->at_death));
-	return wrong ? wrong : scenario->check(stage);
+		wrong = victim_walk(stepper, life);
+	kill_child(stepper->victim);
+	stepper->owners--;
+	shared->loops[VICTIM] = 0;
+	await_death_notified(stepper);
+	memcpy(&shared->at_death, &shared->objects, sizeof(shared->at_death));
+	return wrong ? wrong : scenario->check(stepper);
 }
 
 static inline void dump(const char *name, const void *object, size_t size)
@@ -711,39 +715,39 @@ static inline void dump_objects(const struct objects *objects)
 	dump("channel + 128", &objects->channel[16], sizeof(objects->channel) - 128);
 }
 
-static inline void report_range(struct stage *stage)
+static inline void report_range(struct stepper *stepper)
 {
-	size_t at = strlen(stage->where);
+	size_t at = strlen(stepper->where);
 
-	if (stage->failures)
-		snprintf(stage->where + at, sizeof(stage->where) - at, " %d-%d", stage->from,
-			 stage->to);
+	if (stepper->failures)
+		snprintf(stepper->where + at, sizeof(stepper->where) - at, " %d-%d", stepper->from,
+			 stepper->to);
 }
 
-/* The first ones in full, the others as ranges of instructions. */
-static inline void report(struct stage *stage, const struct life *life, const char *wrong)
+/* Prints the first failures in full, the others as ranges of instructions. */
+static inline void report(struct stepper *stepper, const struct life *life, const char *wrong)
 {
-	if (stage->failures && life->steps > stage->to + 1)
-		report_range(stage);
-	if (!stage->failures || life->steps > stage->to + 1)
-		stage->from = life->steps;
-	stage->to = life->steps;
-	stage->failures++;
-	scene->patience = PATIENCE_LOST;
-	if (stage->from != life->steps && stage->failures > MOST_REPORTS)
+	if (stepper->failures && life->steps > stepper->to + 1)
+		report_range(stepper);
+	if (!stepper->failures || life->steps > stepper->to + 1)
+		stepper->from = life->steps;
+	stepper->to = life->steps;
+	stepper->failures++;
+	shared->patience = PATIENCE_LOST;
+	if (stepper->from != life->steps && stepper->failures > MOST_REPORTS)
 		return;
-	ksft_print_msg("%s: killed %s instruction %d%s, at %lx: %s\n", stage->scenario->name,
+	ksft_print_msg("%s: killed %s instruction %d%s, at %lx: %s\n", stepper->scenario->name,
 		       life->asleep ? "asleep in" : "after", life->steps,
-		       life->has_ended ? ", its last" : "", stage->trace[life->steps].at, wrong);
-	if (stage->failures > 2 && stage->from != life->steps)
+		       life->has_ended ? ", its last" : "", stepper->trace[life->steps].at, wrong);
+	if (stepper->failures > 2 && stepper->from != life->steps)
 		return;
 	ksft_print_msg("  at its death:\n");
-	dump_objects(&scene->at_death);
+	dump_objects(&shared->at_death);
 	ksft_print_msg("  now:\n");
-	dump_objects(&scene->objects);
+	dump_objects(&shared->objects);
 }
 
-/* How many instructions all scenarios have had: each test is a process of its own. */
+/* Instructions and deaths of all scenarios; shared because each test is a process. */
 static unsigned long *total;
 
 __attribute__((constructor))
@@ -753,8 +757,8 @@ static void share_total(void)
 }
 
 /*
- * Where all takes long, not each instruction is followed by a death, but each so-manieth, and those
- * that change something which others can see: an object, or by a system call.
+ * On slow machines victims die only after every n-th instruction, and after each instruction whose
+ * effect is visible to other processes: a change of an object, or a system call.
  */
 static inline int stride(void)
 {
@@ -763,61 +767,61 @@ static inline int stride(void)
 	return text && atoi(text) > 1 ? atoi(text) : 1;
 }
 
-static inline void one_death(struct stage *stage, struct life *life)
+static inline void one_death(struct stepper *stepper, struct life *life)
 {
-	const char *wrong = one_victim(stage, life);
+	const char *wrong = one_victim(stepper, life);
 
-	stage->deaths++;
+	stepper->deaths++;
 	if (wrong)
-		report(stage, life, wrong);
-	helpers_retire(stage);
+		report(stepper, life, wrong);
+	helpers_retire(stepper);
 }
 
-/* Returns how often something was wrong. */
-static inline int step_through(struct stage *stage, const struct scenario *scenario)
+/* Returns the number of failures. */
+static inline int step_through(struct stepper *stepper, const struct scenario *scenario)
 {
 	uint64_t start = now_ns(CLOCK_MONOTONIC);
 	struct life life = { .steps = MOST_STEPS, .is_first = true };
 	int n, every = stride();
 
-	memset(stage->trace, 0, (MOST_STEPS + 1) * sizeof(*stage->trace));
-	stage->scenario = scenario;
-	scene->kind = scenario->kind;
-	scene->patience = PATIENCE_MS;
+	memset(stepper->trace, 0, (MOST_STEPS + 1) * sizeof(*stepper->trace));
+	stepper->scenario = scenario;
+	shared->kind = scenario->kind;
+	shared->patience = PATIENCE_MS;
 	if (every > 1)
-		one_death(stage, &life);
-	for (n = 0; n < MOST_STEPS && stage->failures < MOST_FAILURES; n++) {
-		if (n % every && stage->trace[n].at && !stage->trace[n].matters)
+		one_death(stepper, &life);
+	for (n = 0; n < MOST_STEPS && stepper->failures < MOST_FAILURES; n++) {
+		if (n % every && stepper->trace[n].at && !stepper->trace[n].matters)
 			continue;
 		life = (struct life) { .steps = n };
-		one_death(stage, &life);
+		one_death(stepper, &life);
 		if (life.has_ended)
 			break;
 		if (life.has_slept) {
 			life = (struct life) { .steps = n, .asleep = true };
-			one_death(stage, &life);
+			one_death(stepper, &life);
 		}
 	}
-	ksft_print_msg("%s: %d instructions, %d deaths, %d ms\n", scenario->name, n, stage->deaths,
-		       (int)((now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_MSEC));
-	if (stage->failures) {
-		report_range(stage);
-		ksft_print_msg("%s: %d of these deaths were fatal to others, after instruction%s\n",
-			       scenario->name, stage->failures, stage->where);
+	ksft_print_msg("%s: %d instructions, %d deaths, %d ms\n", scenario->name, n,
+		       stepper->deaths, (int)((now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_MSEC));
+	if (stepper->failures) {
+		report_range(stepper);
+		ksft_print_msg("%s: %d of these deaths harmed others, after instruction%s\n",
+			       scenario->name, stepper->failures, stepper->where);
 	}
 	total[0] += n;
-	total[1] += stage->deaths;
-	return stage->failures + !life.has_ended;
+	total[1] += stepper->deaths;
+	return stepper->failures + !life.has_ended;
 }
 
 FIXTURE(stepper)
 {
-	struct stage stage;
+	struct stepper stepper;
 	int fd;
 	uint64_t user_waits;
 };
 
-/* What the library does but once in a process has been done when the victim is forked. */
+/* Does what the library does only once in a process, so that victims do not repeat it. */
 static inline void warm_up(struct objects *objects)
 {
 	struct timespec past = { 0 };
@@ -828,7 +832,7 @@ static inline void warm_up(struct objects *objects)
 		abort();
 }
 
-/* Where there is no ptrace(), or no single steps. */
+/* False if there is no ptrace() or no single-stepping. */
 static inline bool can_step(void)
 {
 	bool can;
@@ -852,21 +856,21 @@ FIXTURE_SETUP(stepper)
 
 	self->fd = open_device(0);
 	if (memwait_owner(&id))
-		SKIP(return, "this kernel cannot tell of deaths");
+		SKIP(return, "this kernel does not report deaths");
 	if (!can_step())
-		SKIP(return, "processes cannot be stepped through here");
+		SKIP(return, "single-stepping is not available");
 	self->user_waits = mw_user_waits(self->fd);
-	scene = shared_page(sizeof(*scene));
-	/* Shared, as a victim need not have a copy. */
-	self->stage.trace = shared_page((MOST_STEPS + 1) * sizeof(struct step));
-	/* A step need not wait for another processor to come to itself. */
+	shared = shared_page(sizeof(*shared));
+	/* Shared, so that the victim does not copy it. */
+	self->stepper.trace = shared_page((MOST_STEPS + 1) * sizeof(struct step));
+	/* All on one CPU: a step need not wait until another CPU wakes up. */
 	ASSERT_EQ(0, bind_to(0));
 	mw_await_owners(self->fd, 1);
-	warm_up(&scene->objects);
-	self->stage.device = self->fd;
-	self->stage.owners = mw_user_owners(self->fd);
+	warm_up(&shared->objects);
+	self->stepper.device = self->fd;
+	self->stepper.owners = mw_user_owners(self->fd);
 	for (i = 0; i < HELPERS; i++)
-		helper_fork(&self->stage, i);
+		helper_fork(&self->stepper, i);
 }
 
 FIXTURE_TEARDOWN(stepper)
@@ -874,23 +878,23 @@ FIXTURE_TEARDOWN(stepper)
 	int i;
 
 	for (i = 0; i < HELPERS; i++)
-		helper_kill(&self->stage, i);
+		helper_kill(&self->stepper, i);
 	EXPECT_EQ(self->user_waits, mw_await_user_waits(self->fd, self->user_waits));
-	munmap(scene, sizeof(*scene));
-	munmap(self->stage.trace, (MOST_STEPS + 1) * sizeof(struct step));
+	munmap(shared, sizeof(*shared));
+	munmap(self->stepper.trace, (MOST_STEPS + 1) * sizeof(struct step));
 	close(self->fd);
 }
 
-/* One call of the victim, and of the test's process. */
+/* A function that makes one call, for the victim and for the test's process. */
 #define OPERATION(name, call)	ADAPTER(name, struct objects *objects, call)
-#define STAGE_CALL(name, call)	ADAPTER(name, struct stage *stage, call)
+#define STEPPER_CALL(name, call)	ADAPTER(name, struct stepper *stepper, call)
 
-/* What follows the name is a struct scenario's. */
+/* The arguments after the name initialise the struct scenario. */
 #define STEPPER_TEST(id, text, ...)							\
 	static const struct scenario id##_scenario = { .name = text, __VA_ARGS__ };	\
 	TEST_F_TIMEOUT(stepper, id, 300)						\
 	{										\
-		EXPECT_EQ(0, step_through(&self->stage, &id##_scenario));		\
+		EXPECT_EQ(0, step_through(&self->stepper, &id##_scenario));		\
 	}
 
 #define NORMAL			MEMWAIT_MUTEX_NORMAL
@@ -899,16 +903,16 @@ FIXTURE_TEARDOWN(stepper)
 #define FAIR			MEMWAIT_MUTEX_FAIR
 #define ROBUST			MEMWAIT_MUTEX_ROBUST
 
-/* What a scenario's number says of its end, or of its begin. */
+/* Flags in a scenario's number. */
 enum {
-	TAKES = 0x1,		/* whoever returns from the function has the lock */
-	GIVES = 0x2,		/* nobody has */
-	WAS_DEAD = 0x4,		/* its owner has died before: the next one is to hear of it, */
+	TAKES = 0x1,		/* a function that returns leaves the lock held */
+	GIVES = 0x2,		/* ... leaves the lock free */
+	WAS_DEAD = 0x4,		/* the lock's owner died before: the next one gets EOWNERDEAD, */
 	IS_MENDED = 0x8,	/* unless the last instruction was executed */
 	FOR_READING = 0x10,
-	WITH_MUTEX = 0x20,	/* a condition is signalled by who has the mutex */
+	WITH_MUTEX = 0x20,	/* the signaller holds the mutex */
 	BY_BROADCAST = 0x40,
-	TWICE = 0x80,		/* when it is let go on first, the mutex is the test's */
+	TWICE = 0x80,		/* at the first release, the test holds the mutex */
 };
 
 #endif /* STEPPER_TEST_H */

@@ -5,7 +5,8 @@
 
 #include "stepper_test.h"
 
-STAGE_CALL(make_group, memwait_waitgroup_init(&scene->objects.group, 0, stage->scenario->number))
+STEPPER_CALL(make_group, memwait_waitgroup_init(&shared->objects.group, 0,
+						stepper->scenario->number))
 
 OPERATION(group_done, memwait_waitgroup_done(&objects->group))
 OPERATION(wait_for_group, memwait_waitgroup_wait(&objects->group))
@@ -24,30 +25,30 @@ static bool group_counts(void)
 	return memwait_waitgroup_clockwait(&copied()->group, CLOCK_MONOTONIC, &past) == ETIMEDOUT;
 }
 
-STAGE_CALL(release_group, group_done(&scene->objects))
+STEPPER_CALL(release_group, group_done(&shared->objects))
 
-static const char *check_group(struct stage *stage)
+static const char *check_group(struct stepper *stepper)
 {
-	bool done = stage->scenario->operation == group_done;
+	bool done = stepper->scenario->operation == group_done;
 
-	followers_come(stage);
-	settle(stage, group_counts);
-	if (ended() && (scene->objects.result || group_counts()))
-		return "it has returned, and the count is not zero";
+	start_followers(stepper);
+	settle(stepper, group_counts);
+	if (ended() && (shared->objects.result || group_counts()))
+		return "it returned, but the count is not zero";
 	if (group_counts()) {
-		if (!done && stage->releases)
-			return "it is done, and the count is not zero";
-		if (group_done(&scene->objects))
+		if (!done && stepper->releases)
+			return "it is done, but the count is not zero";
+		if (group_done(&shared->objects))
 			return "it cannot be done";
 	}
-	settle(stage, NULL);
-	helper_start(stage, HELPERS - 1, await_group);
-	settle(stage, NULL);
-	/* One that was killed in its wait has not left. */
-	if (!all_well(stage) && (done || ended()) &&
-	    memwait_waitgroup_destroy(&scene->objects.group))
+	settle(stepper, NULL);
+	helper_start(stepper, HELPERS - 1, await_group);
+	settle(stepper, NULL);
+	/* A victim that was killed in its wait has not left. */
+	if (!all_well(stepper) && (done || ended()) &&
+	    memwait_waitgroup_destroy(&shared->objects.group))
 		return "it cannot be destroyed";
-	return all_well(stage);
+	return all_well(stepper);
 }
 
 #define GROUP_TEST(id, text, ...) STEPPER_TEST(waitgroup_##id, "wait group " text,		\

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The stress program on the real device, each primitive for MEMWAIT_STRESS_SECONDS.
+# Runs the stress program on the real device, each primitive for MEMWAIT_STRESS_SECONDS.
 seconds=${MEMWAIT_STRESS_SECONDS:-${MEMWAIT_LOADS:+1}}
 seconds=${seconds:-2}
 cd "$(dirname "$0")" || exit 1

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A waiter that has lost a lock too often has it kept for itself: LATE, in the word. However it
- * gives up, the lock costs no system call afterwards, and nobody sleeps beside it.
+ * A mutex is reserved for a waiter that has lost it too often: the flag LATE in its word. After
+ * that waiter has given up, in any way, the mutex needs no system call, and no later caller sleeps
+ * because of the flag.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
 
-/* How the waiter gives up, and how far it has come by then: see close.c. */
+/* How the waiter gives up, and its state at that time: see close.c. */
 enum { CANCELLED, CLOSED, IS_OVERDUE, THREAD_IS_OVERDUE, IS_KILLED_ASLEEP, IS_KILLED_WOKEN };
 enum { QUEUED, COMPLETED, READ };
 
 static const struct giving_up {
 	const char *name;
-	int how, stage;
+	int how, state;
 } ways[] = {
 	{ "cancelled", CANCELLED, QUEUED },
 	{ "cancelled, woken", CANCELLED, COMPLETED },
@@ -26,16 +27,16 @@ static const struct giving_up {
 	{ "killed when woken", IS_KILLED_WOKEN, COMPLETED },
 };
 
-/* A waiter that is a thread, or a process: woken, it waits until it may go on. */
+/* A waiter, a thread or a process. After it was woken it waits until it may continue. */
 struct loser {
 	memwait_mutex_t mutex;
 	struct timespec time;
-	int woken, goes_on;
+	int woken, may_continue;
 };
 
-/* The calling thread's, if it is one. */
+/* Set in the calling thread if it is the waiter. */
 static __thread struct loser *own;
-/* Of the other threads. */
+/* System calls of the other threads. */
 static int calls;
 
 static int intercept(int fd, unsigned long request, void *argument)
@@ -46,9 +47,9 @@ static int intercept(int fd, unsigned long request, void *argument)
 		calls++;
 	} else if (request == MEMWAIT_IOC_WAIT && ret == MEMWAIT_OK) {
 		set(&own->woken, 1);
-		while (!get(&own->goes_on))
+		while (!get(&own->may_continue))
 			sched_yield();
-		set(&own->goes_on, 0);
+		set(&own->may_continue, 0);
 	}
 	return ret;
 }
@@ -60,7 +61,7 @@ static int wait_until(void *arg)
 	       memwait_mutex_unlock(&own->mutex);
 }
 
-/* The caller has the mutex, and takes it again and again until the operation is late, or ends. */
+/* The caller holds the mutex, and unlocks and relocks it until the operation is late or ends. */
 static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memwait_loop_t *loop)
 {
 	while (!is_late(&loser->mutex) && memwait_op_pending(op)) {
@@ -70,7 +71,7 @@ static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memw
 	}
 }
 
-/* Likewise for a thread; returns when that sleeps, or has ended. */
+/* The same for a thread. Returns when the thread sleeps or has ended. */
 static void let_thread_lose(struct loser *loser, const int *done, unsigned int kind)
 {
 	while (!is_late(&loser->mutex) && !get(done)) {
@@ -78,9 +79,9 @@ static void let_thread_lose(struct loser *loser, const int *done, unsigned int k
 		set(&loser->woken, 0);
 		must(memwait_mutex_unlock(&loser->mutex));
 		spin_until(get(&loser->woken) || get(done));
-		/* One whose deadline has passed may have it for a moment. */
+		/* A thread whose deadline has passed may hold the mutex for a moment. */
 		spin_until(memwait_mutex_trylock(&loser->mutex) != EBUSY);
-		set(&loser->goes_on, !get(done));
+		set(&loser->may_continue, !get(done));
 	}
 	spin_until(memwait_waiters(&loser->mutex, kind) == 1 || get(done));
 }
@@ -105,11 +106,11 @@ static void operation_gives_up(struct __test_metadata *_metadata, struct loser *
 		let_operation_lose(loser, &counted.op, loop);
 		late = is_late(&loser->mutex);
 	}
-	if (way->stage != QUEUED) {
+	if (way->state != QUEUED) {
 		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 	}
-	if (way->stage == READ) {
-		/* A cancel reads what is there. */
+	if (way->state == READ) {
+		/* A cancel reads all completions. */
 		last = counted_by(&last, loop);
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word, 0, NULL, 0, &last.op));
 		ASSERT_EQ(1, memwait_notify(&word, 1, 0));
@@ -133,7 +134,7 @@ static void thread_gives_up(struct __test_metadata *_metadata, struct loser *los
 
 	for (ms = 50, late = false; !late; ms *= 2) {
 		loser->time = in_time(CLOCK_MONOTONIC, ms);
-		loser->goes_on = 0;
+		loser->may_continue = 0;
 		runner_start(&runner, wait_until, loser);
 		let_thread_lose(loser, &runner.done, kind);
 		late = is_late(&loser->mutex);
@@ -159,7 +160,7 @@ static void process_gives_up(struct __test_metadata *_metadata, struct loser *lo
 	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 }
 
-/* How many system calls it takes to try, and to lock, some times. */
+/* How many system calls some trylocks and locks make. */
 static int cost_of(memwait_mutex_t *mutex)
 {
 	int i;
@@ -195,10 +196,13 @@ USERLIB_TEST(L3_a_late_waiter_that_gives_up_leaves_nothing)
 			thread_gives_up(_metadata, loser, kind);
 		else
 			operation_gives_up(_metadata, loser, way);
-		if (way->stage == QUEUED) {
+		if (way->state == QUEUED) {
 			EXPECT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 		}
-		/* Of that it cannot be known: one sleeps beside it for a while, but only one. */
+		/*
+		 * The death of a woken waiter is not known: one later caller sleeps for a while,
+		 * but only one.
+		 */
 		if (way->how == IS_KILLED_WOKEN) {
 			EXPECT_EQ(0, memwait_mutex_lock(&loser->mutex));
 			EXPECT_EQ(0, memwait_mutex_unlock(&loser->mutex));
@@ -210,7 +214,7 @@ USERLIB_TEST(L3_a_late_waiter_that_gives_up_leaves_nothing)
 	}
 }
 
-/* One that gives up is not the only one that is late. */
+/* The waiter that gives up is not the only late one. */
 USERLIB_TEST(L3_another_late_waiter_still_gets_it)
 {
 	struct loser *loser = self->shared;
@@ -224,7 +228,7 @@ USERLIB_TEST(L3_another_late_waiter_still_gets_it)
 	let_operation_lose(loser, &first.op, self->loop);
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	let_operation_lose(loser, &second.op, self->loop);
-	/* Kept for it: a thread that comes only now is behind. */
+	/* Reserved for the second operation: a thread that comes now is behind it. */
 	ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 	runner_start(&runner, memwait_mutex_lock, &loser->mutex);
 	ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1) ?: second.result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What every test of libmemwait needs: a loop, memory that processes share, threads that one can
- * see sleeping, and the check that a test leaves nothing behind.
+ * What all tests of libmemwait use: a loop, shared memory, threads that can be observed sleeping,
+ * and a check that a test leaves nothing behind.
  */
 #ifndef USERLIB_TEST_H
 #define USERLIB_TEST_H
@@ -13,14 +13,14 @@
 #define U32_SIZE	MEMWAIT_SIZE_U32
 #define TIME_MAX	INT64_MAX
 
-/* Of what a test builds on and does not test: it must not go on without it. */
+/* For calls that a test needs but does not test: it cannot continue if one of them fails. */
 static inline void must(int err)
 {
 	if (err)
 		abort();
 }
 
-/* A time that many milliseconds from now, or before it. */
+/* The time @ms milliseconds from now (in the past if @ms is negative). */
 static inline struct timespec in_time(clockid_t clock, long ms)
 {
 	struct timespec ts;
@@ -39,15 +39,18 @@ static inline struct timespec in_time(clockid_t clock, long ms)
 }
 
 /*
- * Where those sleep that wait for a lock of that kind, or at its gate. The words of fair ones are
- * of a byte each.
+ * The word on which waiters for a lock of this kind, or for its gate, sleep. The words of FAIR
+ * locks have one byte each.
  */
 static inline const void *sleep_word(const void *lock, unsigned int kind)
 {
 	return (const char *)lock + (kind & MEMWAIT_MUTEX_FAIR ? 1 : 0);
 }
 
-/* Runs a function in a child, which has the page of the file that is @here at another address. */
+/*
+ * Runs a function in a child. The child has the file's page, which this process maps at @here, at
+ * another address.
+ */
 static inline pid_t run_remapped(int file, void *here, int (*function)(void *page))
 {
 	pid_t pid = fork_child();
@@ -61,14 +64,16 @@ static inline pid_t run_remapped(int file, void *here, int (*function)(void *pag
 	return pid;
 }
 
-/* An operation whose callback counts its calls and keeps the last result. */
+/* An operation whose callback counts its calls and stores the last result. */
 struct counted_op {
 	memwait_op_t op;
 	int calls;
 	int result;
 };
 
-/* Whether a mutex is to be kept for a waiter that has lost too often: LATE, see lock.c. */
+/*
+ * Whether the mutex is reserved for a waiter that has lost it too often: the flag LATE, see lock.c.
+ */
 static inline bool is_late(const memwait_mutex_t *mutex)
 {
 	return __atomic_load_n((const char *)mutex + 1, __ATOMIC_RELAXED) & 4;
@@ -82,7 +87,7 @@ static inline void count_call(memwait_op_t *op, int result, void *data)
 	counted->result = result;
 }
 
-/* What @counted is initialised with, where it is declared. */
+/* Returns the initial value of @counted, for use in its declaration. */
 static inline struct counted_op counted_by(struct counted_op *counted, memwait_loop_t *loop)
 {
 	struct counted_op init = { 0 };
@@ -91,7 +96,7 @@ static inline struct counted_op counted_by(struct counted_op *counted, memwait_l
 	return init;
 }
 
-/* For a thread. */
+/* A thread's function. */
 static inline int dispatch_all(void *loop)
 {
 	return memwait_loop_dispatch(loop, MEMWAIT_ALL);
@@ -102,7 +107,7 @@ static inline int run_loop(void *loop)
 	return memwait_loop_run(loop, NULL, 0);
 }
 
-/* Sleeps in poll() until the loop has something, and dispatches; until that many callbacks ran. */
+/* Sleeps in poll() until the loop is readable and dispatches it, until @n callbacks have run. */
 static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 {
 	while (*calls < n) {
@@ -121,8 +126,8 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 #define RACE_MS		10000
 
 /*
- * Whether a race goes on: for so many rounds, or until its time is over. Where others use the
- * processors a round may take a hundred times longer. Rounds begin with 0, or 1.
+ * Whether a race continues: for at most @most rounds and RACE_MS. On a busy machine a round may
+ * take a hundred times longer. Rounds are numbered from 0 or 1.
  */
 static inline bool more_rounds(int round, int most)
 {
@@ -133,8 +138,8 @@ static inline bool more_rounds(int round, int most)
 	return round < most && now_ns(CLOCK_MONOTONIC) < end;
 }
 
-/* A signal handler. */
-static inline void nothing(int signal)
+/* A signal handler that does nothing. */
+static inline void ignore_signal(int signal)
 {
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Wait groups: who waits goes on when the count has been zero, be it for a moment. */
+/* Wait groups: waiters continue when the count has been zero, even if only for a moment. */
 #include "ioctl_test.h"
 #include "userlib_test.h"
 
@@ -16,16 +16,16 @@ struct part {
 	int number;
 };
 
-/* What they sleep on: the count, the lower half of the first word. */
+/* They sleep on the count, the lower half of the first word. */
 static const void *count_of(memwait_waitgroup_t *group)
 {
 	return group;
 }
 
-/* The thread whose done is one too many, and that of a waiter: in such a call, once. */
-static __thread bool is_too_many, is_kept;
+/* The thread with one done too many, and a waiter that is kept from returning: once. */
+static __thread bool is_too_many, is_delayed;
 
-/* Steps of the one that is too many. */
+/* State of the done that is one too many. */
 static struct {
 	memwait_waitgroup_t *group;
 	struct runner waiter;
@@ -38,7 +38,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 
 	if (is_too_many && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
 		is_too_many = false;
-		/* The right one comes first, and wakes the waiter. */
+		/* The correct done comes first and wakes the waiter. */
 		if (memwait_waitgroup_done(surplus.group))
 			return -1;
 		ret = ioctl_of_kernel(fd, request, argument);
@@ -48,27 +48,27 @@ static int intercept(int fd, unsigned long request, void *argument)
 		return ret;
 	}
 	ret = ioctl_of_kernel(fd, request, argument);
-	if (is_kept && request == MEMWAIT_IOC_WAIT) {
-		is_kept = false;
+	if (is_delayed && request == MEMWAIT_IOC_WAIT) {
+		is_delayed = false;
 		spin_until(__atomic_load_n(&surplus.has_changed, __ATOMIC_ACQUIRE));
 	}
 	return ret;
 }
 
-static int wait_and_be_kept(void *arg)
+static int wait_with_delay(void *arg)
 {
-	is_kept = true;
+	is_delayed = true;
 	return memwait_waitgroup_wait(arg);
 }
 
-/* A waiter that sees it before it is taken back. */
-USERLIB_TEST(R1_one_done_too_many_holds_nobody_back)
+/* A waiter sees the surplus done before it is undone. */
+USERLIB_TEST(R1_a_surplus_done_stops_no_waiter)
 {
 	memwait_waitgroup_t *group = self->shared;
 
 	surplus.group = group;
 	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
-	runner_start(&surplus.waiter, wait_and_be_kept, group);
+	runner_start(&surplus.waiter, wait_with_delay, group);
 	await_waiters(self->fd, count_of(group), U32_SIZE, 1);
 	is_too_many = true;
 	EXPECT_EQ(EINVAL, memwait_waitgroup_done(group));
@@ -78,7 +78,7 @@ USERLIB_TEST(R1_one_done_too_many_holds_nobody_back)
 	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
 }
 
-USERLIB_TEST(R5_it_counts)
+USERLIB_TEST(R5_a_wait_group_counts)
 {
 	memwait_waitgroup_t *group = self->shared;
 
@@ -110,8 +110,8 @@ static int work_and_be_done(void *arg)
 	return memwait_waitgroup_done(&part->shared->group);
 }
 
-/* The work is plain memory: it is there for who has waited. */
-USERLIB_TEST(R1_it_waits_for_threads_and_processes)
+/* The work is in plain memory: it is visible to threads that have waited. */
+USERLIB_TEST(R1_a_wait_group_waits_for_threads_and_processes)
 {
 	struct shared *shared = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -155,7 +155,7 @@ USERLIB_TEST(R1_it_waits_for_threads_and_processes)
 	}
 }
 
-USERLIB_TEST(R1_it_lets_go_though_the_count_rises_again)
+USERLIB_TEST(R1_waiters_continue_although_the_count_rises_again)
 {
 	memwait_waitgroup_t *group = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -176,7 +176,9 @@ USERLIB_TEST(R1_it_lets_go_though_the_count_rises_again)
 	EXPECT_EQ(0, memwait_waitgroup_done(group));
 }
 
-/* The same waiters on several rounds, in two processes that map it at different addresses. */
+/*
+ * The same waiters in several rounds, in two processes that map the groups at different addresses.
+ */
 struct crossing {
 	memwait_waitgroup_t group, back;
 	int rounds, violations;
@@ -192,7 +194,7 @@ static int wait_and_answer(struct crossing *crossing)
 			return 1;
 		if (__atomic_load_n(&crossing->rounds, __ATOMIC_RELAXED) != i)
 			__atomic_add_fetch(&crossing->violations, 1, __ATOMIC_RELAXED);
-		/* The next round, before the other learns that this one has ended. */
+		/* Starts the next round before the other process knows that this one has ended. */
 		if (memwait_waitgroup_add(&crossing->group, 1) ||
 		    memwait_waitgroup_done(&crossing->back))
 			return 2;
@@ -200,7 +202,7 @@ static int wait_and_answer(struct crossing *crossing)
 	return 0;
 }
 
-USERLIB_TEST(R8_processes_that_map_it_elsewhere)
+USERLIB_TEST(R8_processes_that_map_it_at_different_addresses)
 {
 	int memfd = new_file(4096), i, ret;
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -243,7 +245,7 @@ USERLIB_TEST(R2_the_largest_count)
 	EXPECT_EQ(0, memcmp(&initialised, group, sizeof(*group)));
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, MEMWAIT_WAITGROUP_MAX));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, 1));
-	/* A waiter changes nothing about it. */
+	/* A waiter does not affect that. */
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_wait_async(group, &counted.op));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, INT32_MAX));
@@ -260,8 +262,8 @@ USERLIB_TEST(R2_the_largest_count)
 	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
 }
 
-/* Over and over: zero for a moment lets everybody go who has waited. */
-USERLIB_TEST(R1_a_count_that_rises_at_once_holds_nobody_back)
+/* Repeatedly: a count that is zero for a moment releases all waiters. */
+USERLIB_TEST(R1_a_count_that_rises_immediately_stops_no_waiter)
 {
 	memwait_waitgroup_t *group = self->shared;
 	struct counted_op counted = counted_by(&counted, self->loop);

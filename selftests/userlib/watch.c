@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R32: operations that go on when they are notified. */
+/* R32: watches, operations that are not ended by notifies. */
 #include "userlib_test.h"
 
 #include <sys/time.h>
 
 #define ROUNDS	SOME_OF(1000)
 
-/* What a callback is to do, and what it has seen. */
+/* A watch, with what its callback does and what it has seen. */
 struct watcher {
 	memwait_op_t op;
 	memwait_loop_t *loop;
 	void (*act)(struct watcher *watcher);
 	void *data;
-	int calls, over;	/* with MEMWAIT_OK, and with MEMWAIT_TIMED_OUT */
-	unsigned int count;	/* the sum */
+	int calls, over;	/* results MEMWAIT_OK and MEMWAIT_TIMED_OUT */
+	unsigned int count;	/* sum of all counts */
 	int inside, crowded;
 	int ret;
 };
@@ -49,7 +49,7 @@ static bool is_readable(memwait_loop_t *loop)
 	return mw_readable(memwait_loop_fd(loop));
 }
 
-USERLIB_TEST(R32_it_goes_on_and_counts)
+USERLIB_TEST(R32_a_watch_continues_and_counts)
 {
 	struct watcher watcher = { 0 };
 	uint32_t *word = self->shared;
@@ -62,7 +62,7 @@ USERLIB_TEST(R32_it_goes_on_and_counts)
 		EXPECT_FALSE(is_readable(self->loop));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		watcher.count = 0;
-		/* The word is compared no more. */
+		/* The word is not compared again. */
 		*word = n;
 		for (i = 0; i < n; i++)
 			EXPECT_EQ(1, memwait_notify(word, 1, 0));
@@ -135,8 +135,8 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
-/* R12: a watch, an operation that ends and a thread stand in one queue. */
-USERLIB_TEST(R12_it_goes_to_the_end_of_its_queue)
+/* R12: a watch, an operation that ends and a thread are in one queue. */
+USERLIB_TEST(R12_a_watch_goes_to_the_end_of_its_queue)
 {
 	struct watcher first = { 0 }, last = { 0 };
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -163,7 +163,7 @@ USERLIB_TEST(R12_it_goes_to_the_end_of_its_queue)
 	EXPECT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, last.count);
-	/* One notify counts each once. */
+	/* One notify counts each watch once. */
 	EXPECT_EQ(2, memwait_notify(word, MEMWAIT_ALL, 0));
 	EXPECT_EQ(2, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(2, first.count);
@@ -172,7 +172,7 @@ USERLIB_TEST(R12_it_goes_to_the_end_of_its_queue)
 	EXPECT_EQ(0, memwait_op_cancel(&last.op));
 }
 
-/* Sleeps past the deadline, and has it read while the callback runs. */
+/* Sleeps past the deadline, and dispatches within the callback: this reads the timeout. */
 static void outlast(struct watcher *watcher)
 {
 	watcher->act = NULL;
@@ -181,7 +181,7 @@ static void outlast(struct watcher *watcher)
 		abort();
 }
 
-/* The notifies come first: dispatched before the deadline, after it, and while it passes. */
+/* Notifies are reported first: dispatched before the deadline, after it, or while it passes. */
 USERLIB_TEST(R4_a_deadline_is_the_last_callback)
 {
 	uint32_t *word = self->shared;
@@ -191,7 +191,7 @@ USERLIB_TEST(R4_a_deadline_is_the_last_callback)
 	int how;
 
 	for (how = 0; how < 3; how++) {
-		/* A machine may be too slow for the notifies, or to begin before the deadline. */
+		/* A slow machine may notify too late, or arm the watch after the deadline. */
 		do {
 			watcher = (struct watcher){
 				.loop = self->loop, .act = how == 2 ? outlast : NULL,
@@ -226,7 +226,7 @@ static void cancel_and_free(struct watcher *watcher)
 	free(watcher);
 }
 
-/* Also if more has come while the callback ran, which goes on to the next waiter. */
+/* If a notify comes while the callback runs, it passes to the next waiter. */
 USERLIB_TEST(R32_a_callback_may_cancel_and_free_its_operation)
 {
 	struct watcher *watcher = calloc(1, sizeof(*watcher)), next = { 0 };
@@ -262,7 +262,7 @@ static void begin_anew(struct watcher *watcher)
 		abort();
 }
 
-USERLIB_TEST(R32_a_callback_may_begin_its_operation_anew)
+USERLIB_TEST(R32_a_callback_may_begin_its_operation_again)
 {
 	uint32_t *word = self->shared;
 	struct watcher watcher = { .act = begin_anew, .data = word + 1 };
@@ -289,7 +289,7 @@ static void notify_and_dispatch(struct watcher *watcher)
 		abort();
 }
 
-/* What comes while the callback runs makes one more, and not within it. */
+/* A notify that comes while the callback runs causes one further call, which is not nested. */
 USERLIB_TEST(R32_a_callback_that_dispatches_is_not_called_again)
 {
 	uint32_t *word = self->shared;
@@ -312,7 +312,7 @@ USERLIB_TEST(R32_a_callback_that_dispatches_is_not_called_again)
 
 #define MANY	200
 
-/* R22, R29: a new edge for what comes after a dispatch; all of it is dispatched, in turns. */
+/* R22, R29: notifies after a dispatch cause a new edge, and all watches are dispatched in turn. */
 USERLIB_TEST(R22_each_edge_is_seen)
 {
 	struct watcher *watchers = calloc(MANY, sizeof(*watchers));
@@ -347,7 +347,10 @@ USERLIB_TEST(R22_each_edge_is_seen)
 
 static int alarms;
 
-/* Where a signal takes longer than there is between two, nothing else would ever be done. */
+/*
+ * If handling the signal takes longer than the interval, the program makes no progress: stops the
+ * timer.
+ */
 static void on_alarm(int signal)
 {
 	const struct itimerval never = { 0 };
@@ -356,7 +359,7 @@ static void on_alarm(int signal)
 		setitimer(ITIMER_REAL, &never, NULL);
 }
 
-/* L3: a signal ends a read that has got something, and what is behind that is read all the same. */
+/* L3: a signal ends a read(2) that has returned some completions; the rest is still read. */
 USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 {
 	const struct itimerval often = { { 0, 40 }, { 0, 40 } }, never = { 0 };
@@ -377,7 +380,7 @@ USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 		ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
 		EXPECT_EQ(0, memwait_op_cancel(&last->op));
 		ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
-		/* Nobody notifies this one. */
+		/* This word gets no notify. */
 		ASSERT_EQ(MEMWAIT_PENDING, watch(last, self->loop, &words[MANY - 1]));
 		while (memwait_loop_dispatch(self->loop, MEMWAIT_ALL) > 0)
 			;
@@ -394,8 +397,8 @@ USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 ADAPTER(wait_on_word, void *arg, memwait_wait32(arg, 0, NULL, 0))
 
 /*
- * L3: what was counted and not given to a callback goes to those behind; whether the completion is
- * still in the kernel, perhaps behind many others, or has been read.
+ * L3: notifies that were counted but not passed to a callback go to the waiters behind, whether the
+ * completion is still in the kernel (perhaps behind many others) or has been read.
  */
 USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 {
@@ -418,7 +421,7 @@ USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(1, memwait_notify(word, 1, 0));
-		/* It reads all, so that the watch is ready. */
+		/* This cancel reads all completions, so that the watch is ready. */
 		if (how == 2)
 			ASSERT_EQ(0, memwait_op_cancel(&others[--ready].op));
 		for (i = 0; i < 3; i++) {
@@ -438,8 +441,11 @@ USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 	free(others);
 }
 
-/* L3, R32: one to each, however many were counted: others do not say how long a cancel lasts. */
-USERLIB_TEST(L3_cancel_gives_one_to_each_behind)
+/*
+ * L3, R32: each other waiter gets one notify, however many were counted, so that other processes
+ * cannot prolong a cancel.
+ */
+USERLIB_TEST(L3_cancel_passes_one_notify_to_each_waiter)
 {
 	struct watcher watcher = { 0 }, behind = { 0 };
 	uint32_t *word = self->shared;
@@ -459,7 +465,7 @@ USERLIB_TEST(L3_cancel_gives_one_to_each_behind)
 	EXPECT_EQ(0, memwait_op_cancel(&behind.op));
 }
 
-/* A callback that is in another thread until it is told to go on. */
+/* A callback that blocks its thread until it is released. */
 struct held {
 	int inside, go;
 };
@@ -477,12 +483,12 @@ static void await_held(struct held *held)
 	spin_until(__atomic_load_n(&held->inside, __ATOMIC_ACQUIRE));
 }
 
-static void let_go(struct held *held)
+static void release_held(struct held *held)
 {
 	__atomic_store_n(&held->go, 1, __ATOMIC_RELEASE);
 }
 
-USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
+USERLIB_TEST(R32_cancel_reports_a_callback_that_runs_in_another_thread)
 {
 	struct held held = { 0 };
 	struct watcher watcher = { .act = hold, .data = &held };
@@ -493,7 +499,10 @@ USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	runner_start(&runner, run_loop, self->loop);
 	await_held(&held);
-	/* What comes meanwhile is given to nobody, and so goes on. */
+	/*
+	 * A notify that comes while the callback runs reaches no callback, and is therefore passed
+	 * on.
+	 */
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, memwait_op_pending(&watcher.op));
@@ -507,8 +516,8 @@ USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
 	EXPECT_EQ(1, memwait_op_pending(&watcher.op));
 	EXPECT_EQ(-EBUSY, memwait_watch32(word, 0, NULL, 0, &watcher.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
-	let_go(&held);
-	/* Nothing is pending any more. */
+	release_held(&held);
+	/* No operation is pending any more. */
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&watcher.op));
@@ -532,8 +541,8 @@ static void hold_once(memwait_op_t *op, int result, void *data)
 	spin_until(__atomic_load_n(&held_op->held.go, __ATOMIC_ACQUIRE));
 }
 
-/* The same of an operation that has ended. */
-USERLIB_TEST(R23_cancel_tells_a_callback_that_has_run_from_one_that_runs)
+/* The same for an operation that ends. */
+USERLIB_TEST(R23_cancel_distinguishes_finished_and_running_callbacks)
 {
 	struct held_op held_op = { 0 };
 	uint32_t *word = self->shared;
@@ -547,7 +556,7 @@ USERLIB_TEST(R23_cancel_tells_a_callback_that_has_run_from_one_that_runs)
 	EXPECT_EQ(-ENOENT, held_op.own);
 	EXPECT_EQ(0, memwait_op_pending(&held_op.op));
 	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&held_op.op));
-	let_go(&held_op.held);
+	release_held(&held_op.held);
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&held_op.op));
 	EXPECT_EQ(1, held_op.calls);
@@ -566,7 +575,7 @@ static void begin_and_hold(memwait_op_t *op, int result, void *data)
 	again->calls++;
 	if (result == MEMWAIT_OK) {
 		again->own = memwait_op_cancel(op);
-		/* Nobody uses it any more. */
+		/* The operation's memory is not used any more. */
 		memset(op, 0xa5, sizeof(*op));
 		return;
 	}
@@ -575,8 +584,8 @@ static void begin_and_hold(memwait_op_t *op, int result, void *data)
 	spin_until(__atomic_load_n(&again->held.go, __ATOMIC_ACQUIRE));
 }
 
-/* Its last callback has begun it anew, and still runs in another thread. */
-USERLIB_TEST(R32_a_callback_frees_it_while_an_earlier_one_runs)
+/* The last callback has begun the operation again, and still runs in another thread. */
+USERLIB_TEST(R32_a_callback_frees_its_operation_while_an_earlier_one_runs)
 {
 	struct timespec soon = { .tv_nsec = 1000000 };
 	memwait_op_t op, freed;
@@ -595,7 +604,7 @@ USERLIB_TEST(R32_a_callback_frees_it_while_an_earlier_one_runs)
 	EXPECT_EQ(0, again.own);
 	EXPECT_EQ(0, memcmp(&op, &freed, sizeof(op)));
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
-	let_go(&again.held);
+	release_held(&again.held);
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(0, memcmp(&op, &freed, sizeof(op)));
 	EXPECT_EQ(2, again.calls);
@@ -617,7 +626,7 @@ static void dispatch_within(struct watcher *watcher)
 		abort();
 }
 
-/* The thread that cancels runs its callback too, further up. */
+/* The cancelling thread itself runs the operation's callback further up the stack. */
 USERLIB_TEST(R32_cancel_in_a_callback_that_runs_within_its_own)
 {
 	uint32_t *word = self->shared;
@@ -635,8 +644,11 @@ USERLIB_TEST(R32_cancel_in_a_callback_that_runs_within_its_own)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
-/* It stays pending, so that a run goes on; and ends when the callback of another thread returns. */
-USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
+/*
+ * The watch stays pending, so that the run continues; the run ends when the callback of the other
+ * thread returns.
+ */
+USERLIB_TEST(a_run_lasts_as_long_as_a_watch_is_pending)
 {
 	struct held held = { 0 };
 	struct watcher watcher = { .act = hold, .data = &held };
@@ -652,7 +664,7 @@ USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	await_held(&held);
 	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&watcher.op));
-	let_go(&held);
+	release_held(&held);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&runners[i]));
 	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
@@ -678,7 +690,7 @@ static void end_thread(struct watcher *watcher)
 	pthread_exit(NULL);
 }
 
-/* L5: what has come meanwhile is for another thread. */
+/* L5: notifies that come while the callback runs are reported to another thread. */
 USERLIB_TEST(L5_a_callback_may_end_its_thread)
 {
 	uint32_t *word = self->shared;
@@ -712,7 +724,7 @@ static void fork_in_callback(struct watcher *watcher)
 		watcher->ret = memwait_op_cancel(&watcher->op);
 }
 
-/* L1: it goes on in the parent. */
+/* L1: the watch continues in the parent. */
 USERLIB_TEST(L1_a_callback_may_fork)
 {
 	uint32_t *word = self->shared;
@@ -736,7 +748,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 
 struct crowd {
 	uint32_t *word;
-	int over;		/* for those that notify without end */
+	int over;		/* for threads that notify until the end */
 	unsigned int woken;
 };
 
@@ -770,7 +782,7 @@ static int notify_until_over(void *arg)
 	return ret < 0 ? ret : 0;
 }
 
-static unsigned int all_told(struct watcher *watchers, int n)
+static unsigned int sum_of_counts(struct watcher *watchers, int n)
 {
 	unsigned int sum = 0;
 	int i;
@@ -782,8 +794,8 @@ static unsigned int all_told(struct watcher *watchers, int n)
 
 #define CROWD	4
 
-/* R5: three threads dispatch, and two notify: every notify is in one count. */
-USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
+/* R5: three threads dispatch and two notify; each notify is in exactly one count. */
+USERLIB_TEST(R5_counts_add_up_with_several_dispatchers)
 {
 	struct crowd crowd = { .word = self->shared };
 	struct watcher watchers[CROWD] = { 0 };
@@ -798,20 +810,20 @@ USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
 		runner_start(&notifiers[i], notify_often, &crowd);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&notifiers[i]));
-	spin_until(all_told(watchers, CROWD) >= crowd.woken);
+	spin_until(sum_of_counts(watchers, CROWD) >= crowd.woken);
 	for (i = 0; i < CROWD; i++)
 		spin_until(memwait_op_cancel(&watchers[i].op) == -ENOENT);
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
-	EXPECT_EQ(crowd.woken, all_told(watchers, CROWD));
+	EXPECT_EQ(crowd.woken, sum_of_counts(watchers, CROWD));
 	for (i = 0; i < CROWD; i++) {
 		EXPECT_EQ(0, watchers[i].crowded);
 		TH_LOG("%d callbacks for %u notifies", watchers[i].calls, watchers[i].count);
 	}
 }
 
-/* R32: threads that look at it, without a lock, see no gap between two callbacks. */
-USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
+/* R32: threads that read the state without a lock see no gap between two callbacks. */
+USERLIB_TEST(R32_a_watch_stays_pending_while_others_dispatch)
 {
 	struct crowd crowd = { .word = self->shared };
 	struct watcher watcher = { 0 };
@@ -834,7 +846,7 @@ USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 }
 
-/* What the word was when one of them was told. */
+/* Value of the word at the last callback of either watch. */
 static int latest_seen;
 
 static void see_latest(struct watcher *watcher)
@@ -845,12 +857,15 @@ static void see_latest(struct watcher *watcher)
 	while (seen < now && !__atomic_compare_exchange_n(&latest_seen, &seen, now, false,
 							  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
-	/* Time to be cancelled in. */
+	/* A point at which the operation can be cancelled. */
 	before_next_look();
 }
 
-/* L3, R5: one is cancelled again and again while others dispatch: the other is told instead. */
-USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
+/*
+ * L3, R5: a watch is cancelled repeatedly while others dispatch; the other watch then gets the
+ * notify.
+ */
+USERLIB_TEST(L3_no_notify_is_lost_when_a_watch_is_cancelled)
 {
 	int *word = self->shared;
 	struct watcher steady = { .act = see_latest, .data = word };
@@ -878,7 +893,7 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 			ASSERT_EQ(-ENOENT, ret);
 		}
 		ASSERT_TRUE(!ret || ret == -ENOENT);
-		/* Nobody uses it any more. */
+		/* The operation's memory is not used any more. */
 		memset(&watcher.op, 0xa5, sizeof(watcher.op));
 		spin_until(__atomic_load_n(&latest_seen, __ATOMIC_SEQ_CST) >= *word);
 	}
@@ -890,8 +905,8 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 	TH_LOG("%d of %d cancelled in their callback", ran, round);
 }
 
-/* L10: as of any operation. */
-USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
+/* L10: the same as for other operations. */
+USERLIB_TEST(L10_a_loop_reports_that_its_descriptor_was_closed)
 {
 	struct watcher watcher = { 0 };
 	uint32_t *word = self->shared;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Waiters that die: the one that was woken, of each thing to wait for; and those at a barrier. */
+/* Waiters that die: after they were woken, for each object; and while they wait at a barrier. */
 #include "robust_test.h"
 
 /* Something to wait for. */
 struct thing {
 	const char *name;
 	unsigned int kind;
-	int (*set_up)(struct board *board, unsigned int kind);
-	int (*take)(struct board *board);	/* waits, at most half a minute */
-	int (*give)(struct board *board);	/* wakes one */
+	int (*set_up)(struct shared *shared, unsigned int kind);
+	int (*take)(struct shared *shared);	/* waits, at most half a minute */
+	int (*give)(struct shared *shared);	/* wakes one waiter */
 };
 
-static const struct timespec *at_last(void)
+static const struct timespec *deadline(void)
 {
 	static __thread struct timespec time;
 
@@ -19,80 +19,80 @@ static const struct timespec *at_last(void)
 	return &time;
 }
 
-#define BOARD_CALL(name, call)	ADAPTER(name, struct board *board, call)
+#define SHARED_CALL(name, call)	ADAPTER(name, struct shared *shared, call)
 
-static int set_up_mutex(struct board *board, unsigned int kind)
+static int set_up_mutex(struct shared *shared, unsigned int kind)
 {
-	return memwait_mutex_init(&board->mutex, kind) ?: memwait_mutex_lock(&board->mutex);
+	return memwait_mutex_init(&shared->mutex, kind) ?: memwait_mutex_lock(&shared->mutex);
 }
 
-BOARD_CALL(take_mutex, memwait_mutex_clocklock(&board->mutex, CLOCK_MONOTONIC, at_last()))
-BOARD_CALL(give_mutex, memwait_mutex_unlock(&board->mutex))
+SHARED_CALL(take_mutex, memwait_mutex_clocklock(&shared->mutex, CLOCK_MONOTONIC, deadline()))
+SHARED_CALL(give_mutex, memwait_mutex_unlock(&shared->mutex))
 
-static int set_up_rwlock(struct board *board, unsigned int kind)
+static int set_up_rwlock(struct shared *shared, unsigned int kind)
 {
-	return memwait_rwlock_init(&board->rwlock, kind) ?: memwait_rwlock_wrlock(&board->rwlock);
+	return memwait_rwlock_init(&shared->rwlock, kind) ?: memwait_rwlock_wrlock(&shared->rwlock);
 }
 
-BOARD_CALL(take_rwlock, memwait_rwlock_clockwrlock(&board->rwlock, CLOCK_MONOTONIC, at_last()))
-BOARD_CALL(take_to_read, memwait_rwlock_clockrdlock(&board->rwlock, CLOCK_MONOTONIC, at_last()))
-BOARD_CALL(give_rwlock, memwait_rwlock_unlock(&board->rwlock))
+SHARED_CALL(take_rwlock, memwait_rwlock_clockwrlock(&shared->rwlock, CLOCK_MONOTONIC, deadline()))
+SHARED_CALL(take_to_read, memwait_rwlock_clockrdlock(&shared->rwlock, CLOCK_MONOTONIC, deadline()))
+SHARED_CALL(give_rwlock, memwait_rwlock_unlock(&shared->rwlock))
 
-static int set_up_sem(struct board *board, unsigned int kind)
+static int set_up_sem(struct shared *shared, unsigned int kind)
 {
-	return memwait_sem_init(&board->sem, 0, 0);
+	return memwait_sem_init(&shared->sem, 0, 0);
 }
 
-BOARD_CALL(take_sem, memwait_sem_clockwait(&board->sem, CLOCK_MONOTONIC, at_last()))
-BOARD_CALL(give_sem, memwait_sem_post(&board->sem))
+SHARED_CALL(take_sem, memwait_sem_clockwait(&shared->sem, CLOCK_MONOTONIC, deadline()))
+SHARED_CALL(give_sem, memwait_sem_post(&shared->sem))
 
-/* Half of it is to be filled, and half of it is to be emptied. */
-static memwait_channel_t *channel_of(struct board *board)
+/* In one half of the cases the channel is empty, in the other it is full. */
+static memwait_channel_t *channel_of(struct shared *shared)
 {
-	return (memwait_channel_t *)board->channel;
+	return (memwait_channel_t *)shared->channel;
 }
 
-static int set_up_channel(struct board *board, unsigned int full)
+static int set_up_channel(struct shared *shared, unsigned int full)
 {
 	const uint64_t item = 1;
 
-	if (memwait_channel_init(channel_of(board), sizeof(board->channel), 0, sizeof(item), 1))
+	if (memwait_channel_init(channel_of(shared), sizeof(shared->channel), 0, sizeof(item), 1))
 		return -1;
-	return full ? memwait_channel_send(channel_of(board), &item, sizeof(item)) : 0;
+	return full ? memwait_channel_send(channel_of(shared), &item, sizeof(item)) : 0;
 }
 
-static int receive(struct board *board)
+static int receive(struct shared *shared)
 {
 	uint64_t item;
 
-	return memwait_channel_clockrecv(channel_of(board), &item, sizeof(item), CLOCK_MONOTONIC,
-					 at_last());
+	return memwait_channel_clockrecv(channel_of(shared), &item, sizeof(item), CLOCK_MONOTONIC,
+					 deadline());
 }
 
-static int send_item(struct board *board)
+static int send_item(struct shared *shared)
 {
 	const uint64_t item = 1;
 
-	return memwait_channel_clocksend(channel_of(board), &item, sizeof(item), CLOCK_MONOTONIC,
-					 at_last());
+	return memwait_channel_clocksend(channel_of(shared), &item, sizeof(item), CLOCK_MONOTONIC,
+					 deadline());
 }
 
-static int set_up_cond(struct board *board, unsigned int kind)
+static int set_up_cond(struct shared *shared, unsigned int kind)
 {
-	return memwait_mutex_init(&board->mutex, kind) ?: memwait_cond_init(&board->cond, 0);
+	return memwait_mutex_init(&shared->mutex, kind) ?: memwait_cond_init(&shared->cond, 0);
 }
 
-static int wait_for_cond(struct board *board)
+static int wait_for_cond(struct shared *shared)
 {
-	int err = memwait_mutex_lock(&board->mutex);
+	int err = memwait_mutex_lock(&shared->mutex);
 
 	if (!err)
-		err = memwait_cond_clockwait(&board->cond, &board->mutex, CLOCK_MONOTONIC,
-					     at_last());
-	return err ? err : memwait_mutex_unlock(&board->mutex);
+		err = memwait_cond_clockwait(&shared->cond, &shared->mutex, CLOCK_MONOTONIC,
+					     deadline());
+	return err ? err : memwait_mutex_unlock(&shared->mutex);
 }
 
-BOARD_CALL(signal_cond, memwait_cond_signal(&board->cond))
+SHARED_CALL(signal_cond, memwait_cond_signal(&shared->cond))
 
 static const struct thing things[] = {
 	{ "mutex", MEMWAIT_MUTEX_NORMAL, set_up_mutex, take_mutex, give_mutex },
@@ -109,12 +109,12 @@ static const struct thing things[] = {
 };
 
 /*
- * The first of two that wait is woken, and stopped before it is back in its program: it has been
- * counted, and can do nothing for the other one. Then it is killed.
+ * The first of two waiters is woken, and stopped before it returns to its program: the notify has
+ * counted it, and it can do nothing for the second waiter. Then it is killed.
  */
-ROBUST_TEST(L7_who_was_woken_dies)
+ROBUST_TEST(L7_a_woken_waiter_dies)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	pid_t pids[2];
 	size_t i;
 	int j;
@@ -122,18 +122,21 @@ ROBUST_TEST(L7_who_was_woken_dies)
 	for (i = 0; i < ARRAY_SIZE(things); i++) {
 		const struct thing *thing = &things[i];
 
-		memset(board, 0, sizeof(*board));
-		ASSERT_EQ(0, thing->set_up(board, thing->kind));
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, thing->set_up(shared, thing->kind));
 		for (j = 0; j < 2; j++) {
-			pids[j] = run_in_child(!j && pin(0) ? 100 : thing->take(board));
+			pids[j] = run_in_child(!j && pin(0) ? 100 : thing->take(shared));
 			await_asleep(pids[j]);
 		}
 		ASSERT_EQ(0, pin(20));
-		EXPECT_EQ(0, thing->give(board));
+		EXPECT_EQ(0, thing->give(shared));
 		kill(pids[0], SIGSTOP);
 		ASSERT_EQ(0, pin(0));
 		sleep_until(strchr("TZ", thread_state(pids[0])));
-		/* The scheduler has let it run: it gives ordinary threads a share now and then. */
+		/*
+		 * The scheduler gave it a time slice: it runs ordinary threads now and then, in
+		 * spite of real-time threads.
+		 */
 		if (thread_state(pids[0]) == 'Z') {
 			for (j = 0; j < 2; j++)
 				kill_child(pids[j]);
@@ -148,51 +151,51 @@ ROBUST_TEST(L7_who_was_woken_dies)
 	}
 }
 
-/* Barriers: who died while it waited is not counted. */
+/* Barriers: a participant that died while it waited is not counted. */
 
 static int meet(void *arg)
 {
-	struct board *board = arg;
+	struct shared *shared = arg;
 
-	return memwait_barrier_clockwait(&board->barrier, CLOCK_MONOTONIC, at_last());
+	return memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, deadline());
 }
 
-/* Who meets, and who of them saw that they have met. */
+/* Whether a call returned because all had arrived; counts SERIAL_THREAD. */
 static bool met(int ret, int *serial)
 {
 	*serial += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
 	return !ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-ROBUST_TEST(L7_who_waits_at_a_barrier_dies)
+ROBUST_TEST(L7_a_waiter_at_a_barrier_dies)
 {
-	struct board *board = self->board;
+	struct shared *shared = self->shared;
 	struct runner runners[2];
 	struct timespec soon;
 	int deaths, i, serial;
 	pid_t pid;
 
 	for (deaths = 1; deaths <= 3; deaths++) {
-		ASSERT_EQ(0, memwait_barrier_init(&board->barrier, 0, 3));
-		runner_start(&runners[0], meet, board);
+		ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, 3));
+		runner_start(&runners[0], meet, shared);
 		runner_await_asleep(&runners[0]);
-		/* One after another, so that all who arrive are too many. */
+		/* One after another; altogether more arrive than the barrier takes. */
 		for (i = 0; i < deaths; i++) {
-			pid = run_in_child(meet(board));
+			pid = run_in_child(meet(shared));
 			await_asleep(pid);
 			EXPECT_FALSE(runner_is_done(&runners[0]));
 			EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 		}
-		/* With this one they are two. */
+		/* This is only the second living participant. */
 		soon = in_time(CLOCK_MONOTONIC, 20);
-		EXPECT_EQ(ETIMEDOUT, memwait_barrier_clockwait(&board->barrier, CLOCK_MONOTONIC,
+		EXPECT_EQ(ETIMEDOUT, memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC,
 							       &soon));
 		EXPECT_FALSE(runner_is_done(&runners[0]));
-		runner_start(&runners[1], meet, board);
+		runner_start(&runners[1], meet, shared);
 		runner_await_asleep(&runners[1]);
 		EXPECT_FALSE(runner_is_done(&runners[1]));
 		serial = 0;
-		EXPECT_TRUE(met(meet(board), &serial));
+		EXPECT_TRUE(met(meet(shared), &serial));
 		for (i = 0; i < 2; i++)
 			EXPECT_TRUE(met(runner_join(&runners[i]), &serial));
 		EXPECT_EQ(1, serial);

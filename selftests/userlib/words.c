@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The functions on words: what they add to the ioctls is times, and error numbers. */
+/* Word functions: the timeouts and error messages that they add to the ioctls. */
 #include "userlib_test.h"
 
 USERLIB_TEST(R3_every_size_compares_on_its_bits)
@@ -18,10 +18,10 @@ USERLIB_TEST(R3_every_size_compares_on_its_bits)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait64(word, 0x1122334455667788, &none, 0));
 }
 
-USERLIB_TEST(errors_have_words)
+USERLIB_TEST(errors_have_messages)
 {
-	static const int of_the_device[] = { ENOENT, ENODEV, ENXIO, EACCES, EPERM, ENOTTY,
-					     ENOSYS, ENOSPC };
+	static const int of_the_device[] = { ENOENT, ENODEV, ENXIO, EACCES, EPERM, ENOTTY };
+	static const int of_memwait[] = { ENOSYS, ENOSPC, EMFILE, EMSGSIZE, EPIPE, ETIMEDOUT };
 	size_t i;
 	int err;
 
@@ -30,9 +30,9 @@ USERLIB_TEST(errors_have_words)
 		EXPECT_NE(NULL, strstr(memwait_strerror(err), "/dev/memwait"));
 		EXPECT_STREQ(memwait_strerror(err), memwait_strerror(-err));
 	}
-	EXPECT_STREQ(strerror(EMFILE), memwait_strerror(-EMFILE));
+	for (i = 0; i < ARRAY_SIZE(of_memwait); i++)
+		EXPECT_STRNE(strerror(of_memwait[i]), memwait_strerror(of_memwait[i]));
 	EXPECT_STREQ(strerror(EOWNERDEAD), memwait_strerror(EOWNERDEAD));
-	EXPECT_STRNE(strerror(ETIMEDOUT), memwait_strerror(ETIMEDOUT));
 	for (err = -200; err < 200; err++)
 		EXPECT_LT(0, strlen(memwait_strerror(err)));
 	EXPECT_NE(NULL, memwait_strerror(INT_MIN));
@@ -40,7 +40,7 @@ USERLIB_TEST(errors_have_words)
 	EXPECT_EQ(0x10000, MEMWAIT_VERSION & ~0xffff);
 }
 
-USERLIB_TEST(outcomes_have_words_of_their_own)
+USERLIB_TEST(outcomes_have_messages)
 {
 	char words[100];
 	int result;
@@ -58,32 +58,32 @@ USERLIB_TEST(outcomes_have_words_of_their_own)
 	EXPECT_STREQ(memwait_stroutcome(INT_MAX), memwait_stroutcome(MEMWAIT_OWNER_DIED + 1));
 }
 
-/* Keeps a copy of what its result means. */
-struct told_op {
+/* An operation that stores the text for its result. */
+struct text_op {
 	memwait_op_t op;
 	char words[100];
 	int result;
 };
 
-static void keep_words(memwait_op_t *op, int result, void *data)
+static void store_words(memwait_op_t *op, int result, void *data)
 {
-	struct told_op *told = data;
+	struct text_op *text = data;
 
-	told->result = result;
-	snprintf(told->words, sizeof(told->words), "%s", memwait_op_strerror(op, result));
+	text->result = result;
+	snprintf(text->words, sizeof(text->words), "%s", memwait_op_strerror(op, result));
 }
 
-/* Begins an operation, makes it end, and looks at the words in its callback and later. */
+/* Begins an operation, makes it end, and checks the text in its callback and later. */
 #define EXPECT_WORDS(pending_, begin_, end_, result_, words_)				\
 do {											\
-	/* On a slow machine its time may have passed. */				\
+	/* On a slow machine its deadline may have passed. */				\
 	while ((begin_) != (pending_))							\
 		;									\
 	EXPECT_LE(0, end_);								\
 	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));				\
-	EXPECT_EQ(result_, told.result);						\
-	EXPECT_STREQ(words_, told.words);						\
-	EXPECT_STREQ(words_, memwait_op_strerror(&told.op, told.result));		\
+	EXPECT_EQ(result_, text.result);						\
+	EXPECT_STREQ(words_, text.words);						\
+	EXPECT_STREQ(words_, memwait_op_strerror(&text.op, text.result));		\
 } while (0)
 
 static int lock_soon(memwait_mutex_t *mutex, memwait_op_t *op)
@@ -93,7 +93,7 @@ static int lock_soon(memwait_mutex_t *mutex, memwait_op_t *op)
 	return memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon, op);
 }
 
-USERLIB_TEST(what_a_callback_gets_has_words)
+USERLIB_TEST(results_of_callbacks_have_messages)
 {
 	const char *ok = memwait_stroutcome(MEMWAIT_OK);
 	const char *late = memwait_stroutcome(MEMWAIT_TIMED_OUT);
@@ -104,55 +104,72 @@ USERLIB_TEST(what_a_callback_gets_has_words)
 		.addr = (uintptr_t)word,
 		.flags = MEMWAIT_SIZE_U32,
 	};
-	struct told_op told;
+	struct text_op text;
 
-	ASSERT_EQ(0, memwait_op_init(&told.op, self->loop, keep_words, &told));
+	ASSERT_EQ(0, memwait_op_init(&text.op, self->loop, store_words, &text));
 	EXPECT_STREQ(memwait_strerror(EPERM), memwait_op_strerror(NULL, EPERM));
-	EXPECT_STREQ(memwait_strerror(EPERM), memwait_op_strerror(&told.op, EPERM));
+	EXPECT_STREQ(memwait_strerror(EPERM), memwait_op_strerror(&text.op, EPERM));
 
-	EXPECT_WORDS(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &told.op),
+	EXPECT_WORDS(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &text.op),
 		     memwait_notify(word, 1, 0), MEMWAIT_OK, ok);
 	EXPECT_WORDS(MEMWAIT_PENDING,
-		     memwait_wait32_async(word, 0, &soon, MEMWAIT_RELATIVE, &told.op), 0,
+		     memwait_wait32_async(word, 0, &soon, MEMWAIT_RELATIVE, &text.op), 0,
 		     MEMWAIT_TIMED_OUT, late);
 	EXPECT_WORDS(MEMWAIT_PENDING,
-		     memwait_wait_any_async(&group, 1, &soon, MEMWAIT_RELATIVE, &told.op), 0,
+		     memwait_wait_any_async(&group, 1, &soon, MEMWAIT_RELATIVE, &text.op), 0,
 		     MEMWAIT_TIMED_OUT, late);
-	EXPECT_WORDS(MEMWAIT_PENDING, memwait_watch32(word, 0, &soon, MEMWAIT_RELATIVE, &told.op),
+	EXPECT_WORDS(MEMWAIT_PENDING, memwait_watch32(word, 0, &soon, MEMWAIT_RELATIVE, &text.op),
 		     0, MEMWAIT_TIMED_OUT, late);
 
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
-	EXPECT_WORDS(EINPROGRESS, lock_soon(mutex, &told.op), 0, ETIMEDOUT,
+	EXPECT_WORDS(EINPROGRESS, lock_soon(mutex, &text.op), 0, ETIMEDOUT,
 		     memwait_strerror(ETIMEDOUT));
-	EXPECT_WORDS(EINPROGRESS, memwait_mutex_lock_async(mutex, &told.op),
+	EXPECT_WORDS(EINPROGRESS, memwait_mutex_lock_async(mutex, &text.op),
 		     memwait_mutex_unlock(mutex), 0, memwait_strerror(0));
 	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
-/* One of them, whichever, is the serial thread, which is no EPERM. */
-USERLIB_TEST(a_barrier_has_words_for_the_serial_thread)
+/* One of the two gets SERIAL_THREAD, which must not be described as EPERM. */
+USERLIB_TEST(the_serial_thread_of_a_barrier_has_a_message)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct told_op told[2];
+	struct text_op text[2];
 	int i, ret, serial;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, memwait_op_init(&told[i].op, self->loop, keep_words, &told[i]));
-		ret = memwait_barrier_wait_async(barrier, &told[i].op);
+		ASSERT_EQ(0, memwait_op_init(&text[i].op, self->loop, store_words, &text[i]));
+		ret = memwait_barrier_wait_async(barrier, &text[i].op);
 		if (ret != EINPROGRESS)
-			keep_words(&told[i].op, ret, &told[i]);
+			store_words(&text[i].op, ret, &text[i]);
 	}
 	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
-	serial = told[1].result == MEMWAIT_BARRIER_SERIAL_THREAD;
-	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, told[serial].result);
-	EXPECT_NE(NULL, strstr(told[serial].words, "serial"));
-	EXPECT_EQ(0, told[!serial].result);
-	EXPECT_STREQ(memwait_strerror(0), told[!serial].words);
+	serial = text[1].result == MEMWAIT_BARRIER_SERIAL_THREAD;
+	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, text[serial].result);
+	EXPECT_NE(NULL, strstr(text[serial].words, "serial"));
+	EXPECT_EQ(0, text[!serial].result);
+	EXPECT_STREQ(memwait_strerror(0), text[!serial].words);
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* A relative time is none, or never, and counts from each call. */
+/* Operations on barriers and channels return the same error number. */
+USERLIB_TEST(EPIPE_of_a_barrier_is_not_that_of_a_channel)
+{
+	memwait_barrier_t *barrier = self->shared;
+	memwait_channel_t *channel = (memwait_channel_t *)(self->shared + 1024);
+	struct text_op text;
+	char item;
+
+	ASSERT_EQ(0, memwait_op_init(&text.op, self->loop, store_words, &text));
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	EXPECT_WORDS(EINPROGRESS, memwait_barrier_wait_async(barrier, &text.op),
+		     memwait_barrier_abort(barrier), EPIPE, "The barrier was aborted or reset");
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE - 1024, 0, 1, 1));
+	EXPECT_WORDS(EINPROGRESS, memwait_channel_recv_async(channel, &item, 1, &text.op),
+		     memwait_channel_close(channel), EPIPE, "The channel is closed");
+}
+
+/* A relative timeout may be in the past or never, and starts with each call. */
 USERLIB_TEST(R4_extreme_timeouts)
 {
 	static const struct timespec past[] = { { 0, 0 }, { -1, 0 }, { -TIME_MAX - 1, 999999999 } };
@@ -214,7 +231,7 @@ static int arm_sized(struct word_wait *wait, memwait_op_t *op)
 	}
 }
 
-USERLIB_TEST(R12_threads_and_operations_of_all_sizes_stand_in_one_line)
+USERLIB_TEST(R12_threads_and_operations_of_all_sizes_are_in_one_queue)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_PRIVATE };
 	struct counted_op counted[4];
@@ -252,7 +269,7 @@ USERLIB_TEST(R12_threads_and_operations_of_all_sizes_stand_in_one_line)
 	}
 }
 
-USERLIB_TEST(R4_time_outs_of_both_clocks_and_relative_ones)
+USERLIB_TEST(R4_timeouts_of_both_clocks_and_relative_ones)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
@@ -277,13 +294,13 @@ USERLIB_TEST(R4_time_outs_of_both_clocks_and_relative_ones)
 			EXPECT_EQ(MEMWAIT_TIMED_OUT, counted.result);
 		}
 		EXPECT_LE(49 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
-		/* Past, but it compares first. */
+		/* The time is in the past, but the word is compared first. */
 		time = (struct timespec){ -1, 0 };
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &time, flags[i]));
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32(word, 1, &time, flags[i]));
 		EXPECT_EQ(MEMWAIT_TIMED_OUT,
 			  memwait_wait32_async(word, 0, &time, flags[i], &counted.op));
-		/* No time at all. */
+		/* Not a valid time. */
 		time = (struct timespec){ 0, 1000000000 };
 		EXPECT_EQ(-EINVAL, memwait_wait32(word, 0, &time, flags[i]));
 		time = (struct timespec){ 0, -1 };
@@ -309,7 +326,10 @@ static int wait_timed(void *arg)
 USERLIB_TEST(R4_times_that_overflow_are_never)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
-	/* The last that fits in 64 bits of nanoseconds, one that would begin anew, the largest. */
+	/*
+	 * The last that fits into 64 bits of nanoseconds, the first that would wrap around, the
+	 * largest.
+	 */
 	static const int64_t seconds[] = { 18446744072, 18446744074, INT64_MAX };
 	struct timed timed = { .word = self->shared };
 	struct runner runner;
@@ -333,7 +353,7 @@ static int wait_relative(void *arg)
 	uint64_t start = now_ns(CLOCK_MONOTONIC);
 	int ret = wait_timed(arg);
 
-	/* In ns: never early, from the beginning of this call. */
+	/* In ns: never early, counted from the start of this call. */
 	if (ret == MEMWAIT_TIMED_OUT &&
 	    now_ns(CLOCK_MONOTONIC) - start < (uint64_t)timed->time.tv_nsec)
 		return -ETIME;
@@ -341,20 +361,20 @@ static int wait_relative(void *arg)
 }
 
 /*
- * A wait that the kernel restarts keeps its deadline: signals that never end do not keep it. One
- * that has returned for a signal counts anew.
+ * A restarted wait keeps its deadline, so that repeated signals do not prolong it. After a wait has
+ * returned because of a signal, the next call starts anew.
  */
 USERLIB_TEST(R4_a_relative_time_and_signals)
 {
 	struct timed timed = {
 		.word = self->shared, .time = { 0, 200000000 }, .flags = MEMWAIT_RELATIVE,
 	};
-	struct sigaction action = { .sa_handler = nothing, .sa_flags = SA_RESTART };
+	struct sigaction action = { .sa_handler = ignore_signal, .sa_flags = SA_RESTART };
 	struct runner runner;
 	int signals;
 
 	sigaction(SIGUSR1, &action, NULL);
-	/* Again, if this thread had no processor meanwhile. */
+	/* Again, if this thread had no CPU in the meantime. */
 	do {
 		signals = 0;
 		runner_start(&runner, wait_relative, &timed);
@@ -380,7 +400,7 @@ USERLIB_TEST(R4_a_relative_time_and_signals)
 
 USERLIB_TEST(R2_bad_input_and_signals)
 {
-	struct sigaction action = { .sa_handler = nothing };
+	struct sigaction action = { .sa_handler = ignore_signal };
 	struct word_wait wait = { .word = self->shared, .size = 4 };
 	char *byte = self->shared;
 	struct runner runner;
@@ -404,7 +424,9 @@ USERLIB_TEST(R2_bad_input_and_signals)
 	EXPECT_EQ(-EINTR, runner_join(&runner));
 }
 
-/* What a thread, an operation and a requeue refuse, in each width: before they do anything. */
+/*
+ * Arguments that a thread, an operation and a requeue of each width reject before they do anything.
+ */
 #define EXPECT_REFUSALS(bits)								\
 do {											\
 	const struct timespec bad = { 0, 1000000000 };					\
@@ -458,7 +480,7 @@ USERLIB_TEST(R2_each_width_refuses_the_same)
 	uint64_t *word = self->shared;
 
 	ASSERT_EQ(0, memwait_op_init(&op, self->loop, count_call, NULL));
-	/* One that waits meanwhile: it is neither woken nor moved. */
+	/* A pending wait, which must be neither woken nor moved. */
 	ASSERT_EQ(0, memwait_op_init(&waits.op, self->loop, count_call, &waits));
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waits.op));
 	EXPECT_REFUSALS(8);
@@ -470,7 +492,7 @@ USERLIB_TEST(R2_each_width_refuses_the_same)
 	EXPECT_EQ(0, waits.calls);
 }
 
-USERLIB_TEST(R8_processes_meet_on_a_word)
+USERLIB_TEST(R8_processes_share_a_word)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;

@@ -77,7 +77,7 @@ artefact()
 			"$function" "$dir.tmp" "$@" || exit 1
 		fi
 		mv "$dir.tmp" "$dir"
-	) 9>"$dir.lock" || die "cannot make ${dir##*/}"
+	) 9>"$dir.lock" || die "cannot build ${dir##*/}"
 	# What is named by its content is not used again once that has changed.
 	find "${dir%/*}" -ignore_readdir_race -mindepth 1 -maxdepth 1 -name '*-????????????????*' \
 		-mtime +7 -exec rm -rf {} + || :	# another run may do so now
@@ -107,7 +107,7 @@ answered()
 		cat "$answer"
 		# Silence stays silence.
 		[ ! -s "$answer" ] ||
-			echo "# $name: the same inputs as before, and so the same answer"
+			echo "# $name: cached result, the inputs have not changed"
 		return
 	fi
 	mkdir -p "$cache/answers"
@@ -150,7 +150,7 @@ make_root()
 	local dir=$1 suite=$2 packages=$3 extra=$4 architectures=$5 hook=${6:-true}
 	local uri extra_uri mode=unshare
 	uri=$(debian_uri 0)
-	[ -n "$uri" ] || die "no apt source of Debian on this machine"
+	[ -n "$uri" ] || die "no apt source for Debian is configured on this machine"
 	extra_uri=$uri
 	if [ "${extra#*-}" = security ]; then
 		extra_uri=$(debian_uri 1)
@@ -203,6 +203,7 @@ need_root()
 		packages=g++,make,libc6-dev,python3-dev,libpython3.13-testsuite,nodejs,libnode-dev,libasio-dev,cargo
 		# Of the event loops in the examples.
 		packages+=,librust-tokio-dev,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
+		packages+=,python3-uvloop
 		what="Python, Node, Rust and C++"
 		;;
 	installers)
@@ -262,7 +263,7 @@ need_root()
 		what="compiler, kernel and kernel source"
 		;;
 	*)
-		die "no kernel named $1; there are: $all_kernels"
+		die "unknown kernel $1; available: $all_kernels"
 		;;
 	esac
 	root=$cache/root-$suite-$(echo "$packages" | hash_of "${hook:-$here/fetch-kernels}")
@@ -410,7 +411,7 @@ need_kernel()
 		cc=aarch64-linux-gnu-gcc
 		cross=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
 		for dir in "$root"/usr/src/linux-headers-*-cloud-arm64; do :; done
-		[ -d "$dir" ] || die "the build root has no kernel $1"
+		[ -d "$dir" ] || die "the build root does not contain the kernel $1"
 		release=${dir##*/linux-headers-}
 		image=$root/boot/vmlinuz-$release
 		headers=${dir#"$root"}
@@ -448,7 +449,7 @@ need_kernel()
 			[ ! -d "$dir" ] || break
 		done
 	fi
-	[ -d "$dir" ] || die "the build root has no kernel $1"
+	[ -d "$dir" ] || die "the build root does not contain the kernel $1"
 	release=${dir##*/}
 	image=$root/boot/vmlinuz-$release
 	[ -e "$image" ] || image=$dir/vmlinuz
@@ -531,9 +532,11 @@ make_test()
 # Copies what the library is built from to $1.
 copy_userlib()
 {
-	mkdir -p "$1/userlib"
+	mkdir -p "$1/userlib/memwait"
 	cp -R "$top"/{dkms.conf,uapi} "$1/"
-	cp -R "$top"/userlib/{Makefile,*.c,*.h,memwait,*.map,*.in,*.supp,man} "$1/userlib/"
+	cp -R "$top"/userlib/{Makefile,*.c,*.h,*.map,*.in,*.supp,man} "$1/userlib/"
+	# Not an object that was made in the checkout: make would take the copy for a new one.
+	cp "$top"/userlib/memwait/*.[ch] "$1/userlib/memwait/"
 	mkdir -p "$1"/userlib/{tools,bindings/cxx}
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
 	cp "$top"/userlib/bindings/cxx/{Makefile,README.md,memwait.hpp} "$1/userlib/bindings/cxx/"
@@ -693,7 +696,7 @@ make_languages()
 		add node /usr/bin/node /usr/share/nodejs
 		add sanitize $(realpath $(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so))
 		python=$(readlink /usr/bin/python3)
-		add python /usr/bin/python3 "/usr/bin/$python" "/usr/lib/$python"
+		add python /usr/bin/python3 "/usr/bin/$python" "/usr/lib/$python" /usr/lib/python3/dist-packages/uvloop
 		mkdir suites
 		tests=/usr/lib/$python/test
 		cp -a --parents -t suites "$tests/__init__.py" "$tests/support" "$tests/lock_tests.py" \

@@ -939,56 +939,6 @@ static void forked_in_condition()
 	}
 }
 
-/* In a program of its own, which it ends: an object goes before a coroutine that it has woken. */
-static int destroy_woken(const std::string &kind)
-{
-	static memwait::loop loop;
-	static memwait::mutex mutex;
-	std::vector<memwait::task<>> tasks;
-
-	std::set_terminate([] { _exit(42); });
-	if (kind == "condition_variable") {
-		auto condition = std::make_unique<memwait::condition_variable>(
-			memwait::process_private);
-
-		tasks.push_back([](memwait::condition_variable &woken) -> memwait::task<> {
-			std::unique_lock lock(mutex);
-
-			co_await woken.wait_async(loop, lock);
-		}(*condition));
-		condition->notify_all();
-	} else if (kind == "barrier") {
-		auto barrier = std::make_unique<memwait::barrier>(2, memwait::process_private);
-
-		for (int i = 0; i < 2; i++)
-			tasks.push_back([](memwait::barrier &woken) -> memwait::task<> {
-				co_await woken.arrive_and_wait_async(loop);
-			}(*barrier));
-	} else {
-		auto latch = std::make_unique<memwait::latch>(1, memwait::process_private);
-
-		tasks.push_back([](memwait::latch &woken) -> memwait::task<> {
-			co_await woken.wait_async(loop);
-		}(*latch));
-		latch->count_down();
-	}
-	return 0;
-}
-
-static void destroyed_before_its_coroutine()
-{
-	for (const char *kind : { "condition_variable", "barrier", "latch" }) {
-		pid_t pid = child([&] {
-			execl("/proc/self/exe", "coroutines", kind, nullptr);
-		});
-		int status = wait_for_child(pid);
-
-		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-	}
-	/* Nobody has been woken. */
-	memwait::latch unused(2, memwait::process_private);
-}
-
 /* Coroutines and threads in the order in which they came. */
 static void fifo()
 {
@@ -1204,10 +1154,8 @@ static void one_edge()
 	close(epoll);
 }
 
-int main(int argc, char **argv)
+int main()
 {
-	if (argc == 2)
-		return destroy_woken(argv[1]);
 	test("each wait", awaited);
 	test("without a wait", at_once);
 	test("deadlines", deadlines);
@@ -1228,7 +1176,6 @@ int main(int argc, char **argv)
 	test("a robust shared mutex is repaired", robust_shared);
 	test("fork", forked);
 	test("fork in a wait for a condition", forked_in_condition);
-	test("an object is destroyed before its coroutine", destroyed_before_its_coroutine);
 	test("a fair mutex in order", fifo);
 	test("a crowd at one edge", one_edge);
 	test("two threads run a loop", crowd);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <limits>
 #include <mutex>
@@ -1062,8 +1063,89 @@ static void fifo()
 	CHECK((order == std::vector<int>{ 0, 1, 2, 3 }));
 }
 
-int main()
+/* A static object, for which a detached thread waits from now on. */
+template <class Object, class Wait, class... Arguments>
+static void wait_for_static(Wait wait, Arguments... arguments)
 {
+	static Object object(arguments...);
+	static std::atomic<pid_t> id{ 0 };
+
+	std::thread([wait] {
+		id = static_cast<pid_t>(syscall(SYS_gettid));
+		wait(object);
+	}).detach();
+	await([] { return id != 0; });
+	await_asleep(id);
+}
+
+static void wait_for_static(const std::string &kind, memwait::sharing sharing)
+{
+	if (kind == "mutex")
+		wait_for_static<memwait::mutex>([](memwait::mutex &mutex) {
+			mutex.lock();
+			mutex.lock();
+		}, sharing);
+	else if (kind == "shared_mutex")
+		wait_for_static<memwait::shared_mutex>([](memwait::shared_mutex &mutex) {
+			mutex.lock();
+			mutex.lock_shared();
+		}, sharing);
+	else if (kind == "condition_variable")
+		wait_for_static<memwait::condition_variable>(
+			[](memwait::condition_variable &condition) {
+				static memwait::mutex mutex;
+				std::unique_lock lock(mutex);
+
+				condition.wait(lock);
+			}, sharing);
+	else if (kind == "barrier")
+		wait_for_static<memwait::barrier>([](memwait::barrier &barrier) {
+			barrier.arrive_and_wait();
+		}, 2, sharing);
+	else
+		wait_for_static<memwait::latch>([](memwait::latch &latch) {
+			latch.wait();
+		}, 1, sharing);
+}
+
+/* A program of its own: returns from main(), or has a child do so, while a thread waits. */
+static int end_while_waited_for(const std::string &kind, bool is_private, bool forks)
+{
+	wait_for_static(kind, is_private ? memwait::process_private : memwait::process_shared);
+	if (forks) {
+		const pid_t pid = fork();
+
+		if (pid)
+			_exit(wait_for_child(pid) != 0);
+	}
+	return 0;
+}
+
+/* The destructors of static objects run, and wait for nobody. */
+static void ends_while_waited_for()
+{
+	const auto at_most = std::chrono::seconds(limit(5));
+
+	for (const char *kind : { "mutex", "shared_mutex", "condition_variable", "barrier",
+				  "latch" }) {
+		for (int i = 0; i < 4; i++) {
+			const auto begin = steady_clock::now();
+			const pid_t pid = child([&] {
+				execl("/proc/self/exe", "locks", kind, i & 1 ? "private" : "shared",
+				      i & 2 ? "forks" : "returns", nullptr);
+			});
+
+			CHECK(wait_for_child(pid) == 0);
+			CHECK(steady_clock::now() - begin < at_most);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4)
+		return end_while_waited_for(argv[1], !std::strcmp(argv[2], "private"),
+					    !std::strcmp(argv[3], "forks"));
 	/* First, as it needs a process that has not opened the device. */
 	test("no device", no_device);
 	test("mutexes", exclusive);
@@ -1089,5 +1171,6 @@ int main()
 	test("a robust shared mutex is repaired", repaired_shared);
 	test("fork", forked);
 	test("a fair mutex in order", fifo);
+	test("a program ends while threads wait", ends_while_waited_for);
 	return failed_tests != 0;
 }

@@ -54,6 +54,11 @@ test('two processes take turns', () => {
 	assert.strictEqual(run(path.join(folder, 'examples/turns.js')), 'ping\npong\n'.repeat(3));
 });
 
+test('the next owner repairs what a process that was killed has left', () => {
+	const printed = 'repair: the owner died\npaid 100, received 100\n';
+	assert.strictEqual(run(path.join(folder, 'examples/repair.js')), printed);
+});
+
 test('clients of a server wait for another process', () => {
 	assert.strictEqual(run(path.join(folder, 'examples/server.js')), 'version 1\n'.repeat(3));
 });

@@ -125,10 +125,31 @@ test('a condition whose mutex cannot be waited for', async () => {
 	await thread.ended;
 });
 
-test('loaded twice', async () => {
+function loadAgain()
+{
 	Object.keys(require.cache).filter((name) => /memwait\.node$|index\.js$/.test(name))
 		.forEach((name) => delete require.cache[name]);
-	const again = require(place);
+	return require(place);
+}
+
+function descriptors()
+{
+	return fs.readdirSync('/proc/self/fd').length;
+}
+
+test('loaded many times', async () => {
+	let once;
+	for (let i = 0; i < 10; i++) {
+		const again = loadAgain(), other = new Int32Array(again.map(file, 4096));
+		assert.strictEqual(await again.waitAsync(other, 0, 0, 1).value, 'timed-out');
+		assert.strictEqual(again.wait(other, 0, 0, 1), 'timed-out');
+		once ??= descriptors();
+	}
+	assert.strictEqual(descriptors(), once);
+});
+
+test('loaded twice', async () => {
+	const again = loadAgain();
 	assert.notStrictEqual(again, memwait);
 	const other = new Int32Array(again.map(file, 4096));
 	const first = waitAsync(view, 0, 0).value, second = again.waitAsync(other, 0, 0).value;

@@ -360,6 +360,38 @@ test('map: bad input', () => {
 	assert.strictEqual(fs.statSync(file).size, 65536);
 });
 
+test('map: a file system without room', () => {
+	const path = `${file}-full`, { blocks, bsize } = fs.statfsSync('/dev/shm');
+	try {
+		assert.throws(() => memwait.map(path, (blocks + 1) * bsize), { code: 'ENOSPC' });
+		assert.ok(!fs.existsSync(path));
+		// What was there stays.
+		fs.writeFileSync(path, 'text');
+		assert.throws(() => memwait.map(path, (blocks + 1) * bsize), { code: 'ENOSPC' });
+		assert.strictEqual(fs.readFileSync(path, 'latin1'), 'text');
+	} finally {
+		fs.rmSync(path, { force: true });
+	}
+});
+
+// With O_CREAT Linux refuses it, even to root.
+test('map: a file of another user in a sticky directory', () => {
+	const setting = '/proc/sys/fs/protected_regular', was = fs.readFileSync(setting);
+	const directory = fs.mkdtempSync('/dev/shm/sticky-'), path = `${directory}/file`;
+	try {
+		fs.writeFileSync(setting, '1');
+		fs.chmodSync(directory, 0o1777);
+		fs.writeFileSync(path, '');
+		fs.chmodSync(path, 0o666);
+		fs.chownSync(path, 65534, 65534);
+		assert.throws(() => fs.openSync(path, 'a+'), { code: 'EACCES' });
+		assert.strictEqual(memwait.map(path, 64).byteLength, 64);
+	} finally {
+		fs.writeFileSync(setting, was);
+		fs.rmSync(directory, { recursive: true });
+	}
+});
+
 test('a detached buffer', async () => {
 	const fd = memwait.memfd(4096);
 	const mapped = memwait.map(fd, 4096), other = new Int32Array(memwait.map(fd, 4096));

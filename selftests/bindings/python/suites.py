@@ -254,7 +254,7 @@ def attempt(kind, method):
 
 
 def run(suite, kinds, listed):
-    """Whether all is as listed; prints what is not, and how many have passed."""
+    """How many tests there are, and whether all are as listed; prints those that are not."""
     total, passed, wrong = 0, 0, 0
     for kind in kinds:
         for method in unittest.defaultTestLoader.getTestCaseNames(kind):
@@ -277,7 +277,7 @@ def run(suite, kinds, listed):
                 print(f"# {name}:", *(said or "passes, and is listed").splitlines(), sep="\n# ")
             sys.stdout.flush()
     print(f"# {suite}: {passed} of {total}")
-    return not wrong and total > 0
+    return total, not wrong and total > 0
 
 
 def main(wanted):
@@ -287,19 +287,24 @@ def main(wanted):
     signal.signal(signal.SIGALRM, hangs)
     with open(os.path.join(os.path.dirname(__file__), "suites.txt"), encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip() and line[0] != "#"]
+    counted = int(lines.pop(0).split()[1])
     listed = dict(line.split(": ", 1) for line in lines)
     print("TAP version 13")
-    bad = 0
+    bad = total = 0
     suites = {suite: kinds for suite, kinds in SUITES.items() if suite in wanted or not wanted}
     for number, (suite, kinds) in enumerate(suites.items(), 1):
-        good = run(suite, kinds, listed)
+        ran, good = run(suite, kinds, listed)
+        total += ran
         bad += not good
         print("ok" if good else "not ok", number, suite, flush=True)
     unknown = [] if wanted else list(listed)
     print("# no such test: ", *unknown, sep="\n# ") if unknown else None
-    print("not ok" if unknown else "ok", len(suites) + 1, "the list has no other tests")
+    if not wanted and total != counted:
+        print(f"# {total} tests, and the list says {counted}")
+    unlike = bool(unknown) or (not wanted and total != counted)
+    print("not ok" if unlike else "ok", len(suites) + 1, "the list has as many tests, and no others")
     print(f"1..{len(suites) + 1}", flush=True)
-    return bad > 0 or bool(unknown)
+    return bad > 0 or unlike
 
 
 if __name__ == "__main__":

@@ -134,8 +134,11 @@ class Tasks(unittest.TestCase):
 
     @each_case
     def test_a_loop_is_forgotten(self, case, hold):
-        """Without close(): what is collected waits no longer."""
+        """Without close(): the garbage collector ends the waits."""
         loop = asyncio.new_event_loop()
+        if type(loop).__module__ == "uvloop":
+            loop.close()
+            self.skipTest("uvloop never frees a loop that has run and was not closed")
         task = loop.run_until_complete(begun(case))
         task._log_destroy_pending = False
         import warnings
@@ -843,7 +846,7 @@ class Tasks(unittest.TestCase):
 
     def test_a_kept_item_that_has_no_room(self):
         def check(queue):
-            with self.assertRaisesRegex(BufferError, "no room"):
+            with self.assertRaisesRegex(BufferError, "full"):
                 queue.close()
             self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"1", b"2"])
             queue.close()
@@ -873,9 +876,12 @@ class Tasks(unittest.TestCase):
                         until(lambda: hub().loop.dispatch())
                         task.cancel()
                         self.assertTrue(await ended(task))
+                        # The next owner repairs the data.
+                        self.assertEqual(len(repaired), n)
+                        self.assertTrue(lock.acquire(False))
                     else:
                         self.assertIs(await task, True)
-                        lock.release()
+                    lock.release()
                     self.assertEqual(len(repaired), n + 1)
                     self.assertFalse(lock.locked())
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 from multiprocessing import resource_tracker
@@ -694,10 +695,8 @@ class Processes(unittest.TestCase):
         """It would unlink it, or complain, if two processes open it at once or one is killed."""
         name = f"memwait-untracked-{os.getpid()}"
         told = []
-        # What Python before 3.13 does, later ones can do, too.
-        with unittest.mock.patch.object(sys, "version_info", (3, 11)), \
-                unittest.mock.patch.object(resource_tracker.ResourceTracker, "_send",
-                                           lambda self, *message: told.append(message)):
+        with unittest.mock.patch.object(resource_tracker.ResourceTracker, "_send",
+                                        lambda self, *message: told.append(message)):
             with memwait.Segment(name, 5000) as segment:
                 self.assertTrue(segment.created)
                 self.assertEqual((segment.name, segment.size), (name, 5000))
@@ -713,6 +712,48 @@ class Processes(unittest.TestCase):
                 memwait.Segment(name, 4096)
             os.unlink(f"/dev/shm/{name}")
         self.assertEqual(told, [])
+
+    def test_a_segment_without_room_in_its_file_system(self):
+        name = f"memwait-full-{os.getpid()}"
+        room = os.statvfs("/dev/shm")
+        with self.assertRaises(OSError) as raised:
+            memwait.Segment(name, (room.f_blocks + 1) * room.f_frsize)
+        self.assertEqual(raised.exception.errno, errno.ENOSPC)
+        self.assertFalse(os.path.exists(f"/dev/shm/{name}"))
+        with memwait.Segment(name, 4096) as segment:
+            self.assertGreaterEqual(os.stat(f"/dev/shm/{name}").st_blocks * 512, segment.size)
+
+    def test_a_segment_is_opened_while_it_is_made(self):
+        """It has no size yet: who opens it waits, and is not refused."""
+        name = f"memwait-made-{os.getpid()}"
+        memory = mmap.mmap(-1, 32)
+        begun, go = (memwait.Event(memory, at, create=True) for at in (0, 16))
+
+        def make():
+            allocate = os.posix_fallocate
+
+            def wait_and_allocate(*arguments):
+                begun.set()
+                go.wait()
+                allocate(*arguments)
+
+            with unittest.mock.patch.object(os, "posix_fallocate", wait_and_allocate):
+                memwait.Segment(name, 4096)
+
+        def use():
+            begun.wait()
+            memwait.Segment(name)
+
+        maker, user = Child(make), Child(use)
+        begun.wait()
+        # Longer than it looks for the size of a segment that nobody makes.
+        time.sleep(2)
+        self.assertEqual(os.waitpid(user.pid, os.WNOHANG)[0], 0)
+        go.set()
+        self.assertEqual((maker.join(), user.join()), (0, 0))
+        os.unlink(f"/dev/shm/{name}")
+        for event in (begun, go):
+            event.close()
 
     def test_an_object_of_a_segment_is_made_once(self):
         with memwait.Segment(f"memwait-once-{os.getpid()}", 4096) as segment:

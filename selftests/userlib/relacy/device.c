@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A model of the device, for simulated threads. What it orders is what the kernel orders, and no
- * more; see the top of module/queue.c.
+ * A model of the device for simulated threads. It orders exactly what the kernel orders, and
+ * nothing more; see the top of module/queue.c.
  *
- * A wait first compares the word, and neither locks nor orders anything for that. Only then it
- * locks the word's queue, compares again, and joins. A notify that finds no queue is ordered before
- * the wait that inserts one, by the two full barriers: that wait sees all that came before the
- * notify. But not the other way round: the notify has learned nothing. A notify that finds a queue
- * has locked it. So a wait always comes after all notifies before it, and a notify after the waits
- * before it if there is a waiter. A waiter that is woken comes after the notify.
+ * A wait first compares the word, without a lock and without ordering anything. Only then does it
+ * lock the word's queue, compare again, and join. A notify of a word without waiters does not take
+ * the lock. The two full barriers order such a notify before a later wait, which sees everything
+ * that preceded the notify; but not the other way round: the notify is not ordered after any wait.
+ * A notify of a word that has a waiter takes the lock. So a wait is ordered after all earlier
+ * notifies, and a notify is ordered after earlier waits if there is a waiter. A woken waiter is
+ * ordered after the notify.
  *
- * A queue that is kept, although it has no waiters, would be found as well, and locked; that orders
- * more, and here no queue is kept. To remove a queue and to insert another one for the same word
- * takes the same lock of the hash table: a wait comes after all that was done to the queue before.
+ * In the kernel several words share a bucket and its lock, and a notify takes the lock if any of
+ * them has a waiter. That only adds order, so here each word has a queue and a lock of its own.
  *
- * Async waits stand in the same queues. Reading a completion comes after what completed it. The
- * model has them for loops that end in peace: their ids own nothing.
+ * Async waits are in the same queues. Reading a completion is ordered after the event that created
+ * it. The model has async waits only for loops that are closed normally: the ids of loops own
+ * nothing.
  *
- * The top of module/identity.c says which threads a queue watches. A waiter that is told of a death
- * comes after all that the dead thread did.
+ * The top of module/identity.c explains which threads a queue watches. A waiter that receives a
+ * death notification is ordered after all that the dead thread did.
  *
- * The library is linked with --wrap for the calls that it makes to the system.
+ * The library is linked with --wrap for the system calls that it makes.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -38,7 +39,7 @@
 #define DESCRIPTORS	8
 #define QUEUES		16
 #define FIRST_ID	0x100		/* of the first thread */
-#define NOBODY		(-1)
+#define NO_THREAD		(-1)
 #define ASYNC_WAITS	8		/* at a time */
 
 int __wrap_open(const char *path, int flags, ...);
@@ -55,29 +56,29 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 struct queue;
 
 struct waiter {
-	struct queue *queue;		/* NULL: in none */
-	int outcome;			/* once it is in none */
-	uintptr_t word;			/* that it was taken out for */
+	struct queue *queue;		/* NULL: not queued */
+	int outcome;			/* valid when it is not queued */
+	uintptr_t word;			/* the word whose queue it left */
 	bool owned;
-	bool is_async;			/* of a struct async, else of a struct thread */
-	struct sim_sync woken;		/* by the thread that took it out */
+	bool is_async;			/* part of a struct async, otherwise of a struct thread */
+	struct sim_sync woken;		/* by the thread that removed it from the queue */
 };
 
 struct async {
 	struct waiter waiter;
 	uint64_t id;			/* 0: unused */
 	uint64_t user_data;
-	uint64_t completed;		/* the number of its completion, or 0: it is queued */
+	uint64_t completed;		/* number of its completion, or 0: queued */
 	int fd;
 };
 
 struct thread {
 	struct waiter waiter;
-	unsigned int life;		/* steps that are left, of a mortal one; or 0 */
+	unsigned int life;		/* remaining steps of a mortal thread, or 0 */
 	bool dies_of_it;
 	bool has_id, dead, ended, asleep;
-	bool fails;			/* each of its calls */
-	bool cannot_wake;		/* those that do */
+	bool fails;			/* all its calls fail */
+	bool cannot_wake;		/* its calls that wake waiters fail */
 	struct sim_sync death;
 	jmp_buf end;
 };
@@ -101,7 +102,10 @@ static bool is_open[DESCRIPTORS];
 static struct async asyncs[ASYNC_WAITS];
 static uint64_t last_id, last_completion;
 
-/* What the library has opened, in this execution or another: the lower half. See internal.h. */
+/*
+ * The descriptor that the library has opened, in this execution or an earlier one, is in the lower
+ * half. See internal.h.
+ */
 extern uint64_t memwait_device_context;
 
 void device_set_up(unsigned int nr)
@@ -187,7 +191,7 @@ static struct queue *queue_of(uintptr_t word)
 	if (nr_queues == QUEUES)
 		sim_fail("more words than the model has queues");
 	queues[i].word = word;
-	queues[i].watched = NOBODY;
+	queues[i].watched = NO_THREAD;
 	nr_queues++;
 	return &queues[i];
 }
@@ -216,7 +220,7 @@ void device_may_stop(bool (*may_stop)(void))
 	may_all_stop = may_stop;
 }
 
-/* There is no step between the two. */
+/* No other thread runs between lock() and unlock(). */
 static void lock(struct queue *queue)
 {
 	sim_acquire(&queue->lock);
@@ -225,12 +229,12 @@ static void lock(struct queue *queue)
 static void unlock(struct queue *queue)
 {
 	if (!queue->nr)
-		queue->watched = NOBODY;
+		queue->watched = NO_THREAD;
 	sim_release(&queue->lock);
 }
 
-/* The queue is locked, here and in the next two. */
-static void take_out(struct waiter *waiter)
+/* This function and the next two are called with the queue locked. */
+static void dequeue(struct waiter *waiter)
 {
 	struct queue *queue = waiter->queue;
 	unsigned int i = 0;
@@ -253,9 +257,9 @@ static void wake(struct waiter *waiter, int outcome)
 	struct thread *thread = waiter->is_async ? NULL : thread_of(waiter);
 
 	if (waiter->owned)
-		waiter->queue->watched = thread ? (int)number_of(thread) : NOBODY;
+		waiter->queue->watched = thread ? (int)number_of(thread) : NO_THREAD;
 	waiter->word = waiter->queue->word;
-	take_out(waiter);
+	dequeue(waiter);
 	waiter->outcome = outcome;
 	sim_release(&waiter->woken);
 	if (!thread)
@@ -279,7 +283,7 @@ static void change_word(struct memwait_change *change)
 	sim_note("change %llx: it was %x", (unsigned long long)word, change->old);
 }
 
-/* With a change, that is done under the lock if nobody is woken. */
+/* If @change is given and no waiter is woken, it is performed under the lock. */
 static unsigned int notify_or_change(uint64_t word, uint32_t count, struct memwait_change *change)
 {
 	struct queue *queue = queue_of(word);
@@ -293,7 +297,7 @@ static unsigned int notify_or_change(uint64_t word, uint32_t count, struct memwa
 	}
 	if (change && !woken)
 		change_word(change);
-	/* What came before a notify that found no queue is seen by the wait that inserts one. */
+	/* A later wait is ordered after a notify that found no waiter. */
 	unlock(queue);
 	sim_note("notified %llx: %u", (unsigned long long)word, woken);
 	return woken;
@@ -304,8 +308,8 @@ static unsigned int notify(uint64_t word, uint32_t count)
 	return notify_or_change(word, count, NULL);
 }
 
-/* Tells the oldest waiter that wants to be told; the queue watches it from then on. */
-static void tell_of_death(struct queue *queue, int thread)
+/* Notifies the oldest waiter that has asked for it; from then on the queue watches that waiter. */
+static void notify_of_death(struct queue *queue, int thread)
 {
 	unsigned int i = 0;
 
@@ -317,12 +321,12 @@ static void tell_of_death(struct queue *queue, int thread)
 	if (i < queue->nr)
 		wake(queue->waiters[i], MEMWAIT_OWNER_DIED);
 	else
-		queue->watched = NOBODY;
+		queue->watched = NO_THREAD;
 	unlock(queue);
 }
 
-/* If no thread is left that could go on. */
-static void look_for_end(void)
+/* Ends the execution if no thread is left that could run. */
+static void check_end(void)
 {
 	unsigned int i;
 
@@ -353,7 +357,7 @@ static void die(void)
 	thread->dead = true;
 	sim_release(&thread->death);
 	for (i = 0; i < nr_queues; i++)
-		tell_of_death(&queues[i], (int)number_of(thread));
+		notify_of_death(&queues[i], (int)number_of(thread));
 	longjmp(thread->end, 1);
 }
 
@@ -372,9 +376,9 @@ void device_thread(void (*function)(unsigned int thread), unsigned int number)
 
 	if (!setjmp(thread->end))
 		function(number);
-	/* Not the one that was in a variable: those are as setjmp() has left them. */
+	/* Variables have the values that setjmp() left, so the thread is determined anew. */
 	threads[sim_thread()].ended = true;
-	look_for_end();
+	check_end();
 }
 
 static bool is_dead_owner(uint64_t id)
@@ -391,7 +395,7 @@ static uint64_t named_by(const struct memwait_wait *wait)
 	return wait->expected & MEMWAIT_OWNER_MASK;
 }
 
-/* All that the dead thread did comes before this. An id that never was orders nothing. */
+/* Ordered after all that the dead thread did. An id that never existed orders nothing. */
 static int owner_has_died(uint64_t id)
 {
 	if (id >= FIRST_ID && id < FIRST_ID + SIM_THREADS)
@@ -403,7 +407,7 @@ static bool is_equal(const struct memwait_wait *wait)
 {
 	size_t size = 1U << (wait->flags & MEMWAIT_SIZE_MASK);
 	const unsigned char *word = (void *)(uintptr_t)wait->addr;
-	/* A loop's own word is no part of the simulation. */
+	/* A loop's own word is not part of the simulation. */
 	uint64_t value = word >= sim_memory && word < sim_memory + SIM_MEMORY ?
 			 sim_peek(word, size) : *(const uint32_t *)word;
 	uint64_t expected = size == 8 ? wait->expected : (uint32_t)wait->expected;
@@ -413,7 +417,7 @@ static bool is_equal(const struct memwait_wait *wait)
 	return value == expected;
 }
 
-/* Until it is woken, the time is over, or it dies. */
+/* Sleeps until the waiter is woken, the time is over, or the thread dies. */
 static int sleep_in(struct waiter *waiter, bool timed)
 {
 	struct thread *thread = current();
@@ -422,7 +426,7 @@ static int sleep_in(struct waiter *waiter, bool timed)
 	bool woken;
 
 	thread->asleep = true;
-	look_for_end();
+	check_end();
 	woken = stopping || sim_park(timed || dies);
 	thread->asleep = false;
 	if (stopping)
@@ -430,7 +434,7 @@ static int sleep_in(struct waiter *waiter, bool timed)
 	if (!woken) {
 		queue = waiter->queue;
 		lock(queue);
-		take_out(waiter);
+		dequeue(waiter);
 		unlock(queue);
 		if (dies)
 			die();
@@ -440,7 +444,7 @@ static int sleep_in(struct waiter *waiter, bool timed)
 	return waiter->outcome;
 }
 
-/* Queues a waiter, which has an id or has none. Returns MEMWAIT_PENDING, or why not. */
+/* Queues a waiter, which may have an id. Returns MEMWAIT_PENDING, or the outcome. */
 static int join(struct waiter *waiter, const struct memwait_wait *wait, bool has_id)
 {
 	uint64_t now = DEVICE_NOW * 1000000000ULL;
@@ -487,7 +491,7 @@ static int wait_on(const struct memwait_wait *wait)
 	return sleep_in(&thread->waiter, wait->deadline < now + 1000000000);
 }
 
-/* One wait, whose deadline does not pass. */
+/* Accepts one wait without a deadline. */
 static int wait_async(int fd, const struct memwait_wait_async *batch)
 {
 	struct memwait_async *entry = (void *)(uintptr_t)batch->waits;
@@ -501,7 +505,7 @@ static int wait_async(int fd, const struct memwait_wait_async *batch)
 	}
 	entry->result = join(&async->waiter, &entry->wait, true);
 	if (entry->result == MEMWAIT_PENDING) {
-		/* There is no step since it was queued. */
+		/* No other thread has run since the wait was queued. */
 		async->waiter.is_async = true;
 		async->id = ++last_id;
 		async->user_data = entry->user_data;
@@ -517,7 +521,7 @@ static void leave(struct async *async)
 	struct queue *queue = async->waiter.queue;
 
 	lock(queue);
-	take_out(&async->waiter);
+	dequeue(&async->waiter);
 	unlock(queue);
 	async->id = 0;
 }
@@ -535,7 +539,7 @@ static int cancel(int fd, const struct memwait_cancel *cancel)
 	return -ENOENT;
 }
 
-/* The completion that is read next, or NULL. */
+/* The completion to be read next, or NULL. */
 static struct async *next_completed(int fd)
 {
 	struct async *async, *next = NULL;
@@ -569,7 +573,7 @@ static size_t read_completions(int fd, struct memwait_completion *completions, s
 	return n;
 }
 
-/* What was notified, and not read, goes on. */
+/* Notifies that were not read are passed on. */
 static void close_context(int fd)
 {
 	struct async *async;
@@ -587,7 +591,7 @@ static void close_context(int fd)
 	}
 }
 
-/* As wait_on(); a notify that was counted for a thread that is killed goes on. */
+/* Like wait_on(); passes on a notify that was counted for a thread that is killed. */
 static int wait_or_die(const struct memwait_wait *wait)
 {
 	struct thread *thread = current();
@@ -604,7 +608,7 @@ static int change_notify(struct memwait_change *change)
 {
 	const unsigned char *word = (void *)(uintptr_t)change->notify.addr;
 
-	/* The library's own, by which it asks for the call when it opens the device. */
+	/* The library's own word, with which it tests for the ioctl when it opens the device. */
 	if (word < sim_memory || word >= sim_memory + SIM_MEMORY)
 		return 0;
 	if (change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN)
@@ -618,7 +622,7 @@ static int waiters(const struct memwait_notify *argument)
 {
 	struct queue *queue = queue_of(argument->addr);
 
-	/* It locks the bucket, whether or not there is a queue. */
+	/* The kernel locks the bucket even if there is no queue. */
 	lock(queue);
 	unlock(queue);
 	return (int)queue->nr;
@@ -688,7 +692,7 @@ static int call_device(int fd, unsigned long command, void *argument)
 	return -ENOTTY;
 }
 
-/* Alone nobody is woken, nor can sleep. */
+/* While only one thread runs, no waiter can be woken and the thread cannot sleep. */
 static int call_alone(unsigned long command, void *argument)
 {
 	const struct memwait_wait *wait = argument;
@@ -700,7 +704,7 @@ static int call_alone(unsigned long command, void *argument)
 	return is_dead_owner(named_by(wait)) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;
 }
 
-/* The library asks so whether the module has a call. */
+/* The library tests in this way whether the module has an ioctl. */
 static bool is_invalid(unsigned long command, const void *argument)
 {
 	const struct memwait_owner *owner = argument;
@@ -748,7 +752,7 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	return ret;
 }
 
-/* Not of a thread whose calls fail anyway: the executions would only be longer. */
+/* Omitted for threads whose calls fail: it would only make executions longer. */
 static void descriptor_step(void)
 {
 	if (sim_is_running() && !missing && !current()->fails)
@@ -797,7 +801,7 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 	return n ? (ssize_t)(n * sizeof(struct memwait_completion)) : -1;
 }
 
-/* Others may run after it, too: what it says may be out of date at once. */
+/* Other threads may also run after the call: its result may be out of date immediately. */
 int __wrap_fstat(int fd, struct stat *st)
 {
 	bool is;
@@ -812,7 +816,7 @@ int __wrap_fstat(int fd, struct stat *st)
 	return is ? 0 : -1;
 }
 
-/* One processor: nobody spins, which would only make the executions longer. */
+/* Reports one CPU: spinning would only make executions longer. */
 long __wrap_sysconf(int name)
 {
 	return 1;
@@ -823,7 +827,7 @@ pid_t __wrap_gettid(void)
 	return (pid_t)sim_thread() + 1;
 }
 
-/* Now, or long enough afterwards for a waiter that has lost. */
+/* Returns the current time, or a time long enough after it for a waiter that has lost. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
 	time->tv_sec = DEVICE_NOW;

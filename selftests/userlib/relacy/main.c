@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs the scenarios, with the memory orders as they are in the sources or one of them weakened.
+ * Runs the scenarios, with the memory orders of the sources or with one of them weakened.
  *
- *	relacy scenarios			prints their names
- *	relacy sites				prints every order that could be weaker, and how
- *	relacy run EXECUTIONS [SCENARIO]...	exit code 1 if one fails
- *	relacy weaken EXECUTIONS SITE		exit code 1 if none fails, 2 without such a site
- *	relacy show EXECUTIONS SCENARIO [SITE]	prints the execution that fails
+ * relacy scenarios			prints their names
+ * relacy sites				prints every order that could be weaker, and how
+ * relacy run EXECUTIONS [SCENARIO]...	exit code 1 if one fails
+ * relacy weaken EXECUTIONS SITE		exit code 1 if none fails, 2 if no such site
+ * relacy show EXECUTIONS SCENARIO [SITE]	prints a failing execution
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,9 @@
 extern const struct sim_scenario __start_sim_scenarios[];
 extern const struct sim_scenario __stop_sim_scenarios[];
 
-/* The orders in the sources; a function in a header has them once for each file. */
+/*
+ * The memory orders in the sources; a function in a header has one for each file that includes it.
+ */
 extern struct sim_site __start_sim_sites[];
 extern struct sim_site __stop_sim_sites[];
 
@@ -33,7 +35,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* One step weaker: the first, or the second possibility; or -1. */
+/* The first or second order that is one step weaker, or -1. */
 static int weaker(const struct sim_site *site, unsigned int which)
 {
 	switch (site->order) {
@@ -54,7 +56,7 @@ static int weaker(const struct sim_site *site, unsigned int which)
 	return -1;
 }
 
-/* The scenarios have some of their own. */
+/* Scenarios have memory orders of their own. */
 static bool is_of_library(const struct sim_site *site)
 {
 	return !strstr(site->file, "scenarios");
@@ -66,7 +68,7 @@ static bool is_same_place(const struct sim_site *site, const struct sim_site *ot
 	       !strcmp(site->access, other->access) && site->order == other->order;
 }
 
-/* How many different ones of its kind come before it in its function. */
+/* How many different sites of the same kind precede it in its function. */
 static unsigned int rank_of(const struct sim_site *site)
 {
 	const struct sim_site *other, *before;
@@ -84,7 +86,7 @@ static unsigned int rank_of(const struct sim_site *site)
 	return rank;
 }
 
-/* File, function, access, and from what to what order: it stays when lines move. */
+/* File, function, access, and the two orders: the name does not change when lines move. */
 static void name_site(char *name, size_t size, const struct sim_site *site, unsigned int which)
 {
 	unsigned int rank = rank_of(site);
@@ -139,10 +141,10 @@ static bool weaken(const char *wanted)
 	return found;
 }
 
-/* How often each scenario is run to see whether it uses an order. */
+/* How often each scenario is run to find out whether it uses an order. */
 #define FIRST_EXECUTIONS	1000
 
-/* Whether it does. */
+/* Whether the scenario uses it. */
 static bool uses_it[200];
 
 static const struct sim_scenario *current;
@@ -164,7 +166,7 @@ static void finish(void)
 	current->finish();
 }
 
-/* Returns whether nothing was wrong. */
+/* Returns whether all executions succeeded. */
 static bool run(const struct sim_scenario *scenario, uint64_t executions, bool show)
 {
 	const struct sim_scenario whole = {
@@ -181,7 +183,7 @@ static bool run(const struct sim_scenario *scenario, uint64_t executions, bool s
 	return !failed;
 }
 
-/* Whether one of the orders that are weakened was used since forget_reached(). */
+/* Whether a weakened order was used since forget_reached(). */
 static bool is_reached(void)
 {
 	const struct sim_site *site;
@@ -202,8 +204,8 @@ static void forget_reached(void)
 }
 
 /*
- * Runs the scenarios until one fails: all of them some times, and then those in which the weakened
- * order was used as often as is asked for. Returns 0 if one has failed.
+ * Runs the scenarios until one fails: first all of them FIRST_EXECUTIONS times, then those that use
+ * the weakened order @executions times. Returns 0 if one failed.
  */
 static int find(uint64_t executions)
 {
@@ -221,7 +223,7 @@ static int find(uint64_t executions)
 		if (uses_it[scenario - __start_sim_scenarios] && !run(scenario, executions, false))
 			return 0;
 	}
-	printf("none of the %u scenarios fails that use it\n", used);
+	printf("none of the %u scenarios that use it fails\n", used);
 	return 1;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the scenarios have in common. */
+/* Functions that the scenarios share. */
 #include "scenarios.h"
 
 uint32_t done[SIM_THREADS];

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What threads do with the library: scenarios/, one file for each kind of object.
+ * Helpers for the scenarios: what threads do with the library. scenarios/ has one file for each
+ * kind of object.
  *
- * The simulation looks after what is in the shared memory and no atomic: an access that the library
- * does not order is a failure. So is a thread that sleeps when all others sleep or have ended.
+ * The simulation checks the data in the shared memory that is not atomic: an access that the
+ * library does not order is a failure. So is a thread that sleeps when all others sleep or have
+ * ended.
  */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
@@ -36,18 +38,18 @@ _Static_assert(sizeof(struct shared) <= SIM_MEMORY, "the shared memory is large 
 
 #define shared ((struct shared *)sim_memory)
 
-/* What each thread has done, for the end: not shared, and not simulated. */
+/* What each thread has done, for the checks at the end; neither shared nor simulated. */
 extern uint32_t done[SIM_THREADS];
 
-/* A deadline that may have passed when a thread waits, or may not. */
+/* A deadline that passes before or during a wait, or not at all. */
 extern const struct timespec soon;
 
 #define CHECK(condition) do { \
 	if (!(condition)) \
-		sim_fail("line %d: not so: %s", __LINE__, #condition); \
+		sim_fail("line %d: CHECK(%s) failed", __LINE__, #condition); \
 } while (0)
 
-/* Kinds. Those of mutexes and of read-write locks have the same values. */
+/* Kinds. Mutexes and read-write locks use the same values. */
 enum {
 	PRIVATE		= MEMWAIT_PRIVATE,
 	RECURSIVE	= MEMWAIT_MUTEX_RECURSIVE,
@@ -57,7 +59,7 @@ enum {
 	WRITER		= MEMWAIT_RWLOCK_PREFER_WRITER,
 };
 
-/* As struct sim_scenario; @set_up is what its function does. */
+/* Defines a struct sim_scenario; @set_up becomes the body of its function. */
 #define SCENARIO(text, threads, set_up, thread, finish) \
 	SCENARIO_(text, threads, set_up, thread, finish, __COUNTER__)
 #define SCENARIO_(text, threads, set_up, thread, finish, number) \
@@ -75,10 +77,10 @@ enum {
 uint32_t done_by_all(void);
 unsigned int deaths(void);
 
-/* Where a thread may die, beside the steps of the library. */
+/* A step at which a thread may die, in addition to the steps of the library. */
 void step(void);
 
-/* For a thread that is to know that something has been done. It gives up in the end. */
+/* For a thread that must know that something was done. It gives up after some attempts. */
 void set_flag(void);
 bool wait_for_flag(void);
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What Relacy does, for the C sources: see sim.h.
+ * The simulation of the C sources with Relacy; see sim.h.
  *
- * Relacy has templates for atomics and for data, which bring their own memory. Here memory is what
- * the C sources have made of it, and what Relacy knows of a word stands beside it: a shadow, found
- * by the word's address, made when the word is first used.
+ * Relacy has templates for atomics and for data, which contain their own memory. Here the C sources
+ * define the memory, and Relacy's state of a word is kept next to it: a shadow, which is found by
+ * the word's address and created when the word is first used.
  *
- * Two things are done that Relacy's own atomics do not do. A compare-and-swap may fail because of
- * a value that is out of date, as it is no more than a load then. And sim_memory holds the latest
- * values, so that they can be looked at when all threads have ended.
+ * Two things differ from Relacy's own atomics. A compare-and-swap may fail because it reads an old
+ * value, since a failed one is only a load. And sim_memory holds the latest values, so that they
+ * can be checked when all threads have ended.
  *
- * What Relacy never shows: a load that is done after a store which comes later in its thread. It
- * runs the threads step by step, and only looks back.
+ * Relacy never simulates a load that takes effect after a store that follows it in its thread: it
+ * runs the threads step by step, and a load returns only present or earlier values.
  */
 #include <relacy/relacy.hpp>
 
@@ -25,7 +25,7 @@ namespace
 
 const size_t granule = 4;
 
-/* A word that is atomic, with as much of its past as Relacy looks at; or data. */
+/* A word that is atomic, with as much of its history as Relacy uses; or data. */
 struct shadow {
 	void *address;
 	size_t size;
@@ -33,7 +33,7 @@ struct shadow {
 	rl::var_data *data;
 	uint64_t past[rl::atomic_history_size];
 	uint64_t now;
-	rl::timestamp_t last[SIM_THREADS];	/* when each thread has last used it */
+	rl::timestamp_t last[SIM_THREADS];	/* time of each thread's last access */
 };
 
 shadow shadows[SIM_MEMORY / granule];
@@ -45,7 +45,7 @@ const sim_scenario *scenario;
 bool running;
 void (*make_visible)(rl::atomic_data *data);
 
-/* What the sources call __thread: a section that is exchanged when the thread is another one. */
+/* The thread-local data of the sources: a section that is swapped when another thread runs. */
 unsigned char tls_of_thread[SIM_THREADS][256];
 unsigned int tls_thread;
 extern "C" unsigned char __start_sim_tls[] __attribute__((__weak__));
@@ -149,7 +149,7 @@ shadow *new_shadow(const volatile void *address, size_t size)
 	return s;
 }
 
-/* The atomic that @address is, or is a half of. */
+/* The atomic that @address is, or whose half it is. */
 shadow *atomic_at(const volatile void *address, size_t size)
 {
 	rl::thread_info_base *thread = rl::ctx().threadx_;
@@ -160,7 +160,7 @@ shadow *atomic_at(const volatile void *address, size_t size)
 		sim_fail("memory that has been freed is used");
 	if (!s) {
 		if (size > granule && of_address[granule_of(address) + 1])
-			sim_fail("an atomic of %zu bytes is half in use as another one", size);
+			sim_fail("an atomic of %zu bytes overlaps another atomic", size);
 		s = new_shadow(address, size);
 		s->atomic = rl::ctx().atomic_ctor(NULL);
 		make_visible(s->atomic);
@@ -169,9 +169,9 @@ shadow *atomic_at(const volatile void *address, size_t size)
 		s->past[i % rl::atomic_history_size] = s->now;
 	}
 	if (!s->atomic)
-		sim_fail("an atomic that is used as data as well");
+		sim_fail("an atomic is also used as data");
 	if (s->size < size)
-		sim_fail("an atomic of %zu bytes is half in use as another one", size);
+		sim_fail("an atomic of %zu bytes overlaps another atomic", size);
 	s->last[thread->index_] = ++thread->own_acq_rel_order_;
 	return s;
 }
@@ -186,7 +186,7 @@ uint64_t mask_of(size_t size)
 	return size == 8 ? ~0ULL : (1ULL << 8 * size) - 1;
 }
 
-/* What C11 lets a load see. */
+/* A value that C11 allows a load to return. */
 uint64_t load(shadow *s, int order)
 {
 	rl::thread_info_base *thread = rl::ctx().threadx_;
@@ -201,7 +201,7 @@ uint64_t load(shadow *s, int order)
 	return s->past[i];
 }
 
-/* The value becomes the latest one. */
+/* Makes the value the latest one. */
 void becomes(shadow *s, unsigned int i, uint64_t value)
 {
 	s->past[i] = value;
@@ -244,7 +244,7 @@ int order_of(sim_site *site)
 	return site->weakened < 0 ? site->order : site->weakened;
 }
 
-/* Data is read or written. */
+/* An access to data. */
 void touch(const volatile void *address, size_t size, bool writes)
 {
 	const volatile char *at = (const volatile char *)address;
@@ -286,7 +286,7 @@ void clear()
 
 template<int threads>
 struct suite : rl::test_suite<suite<threads>, threads> {
-	/* Of the value that a word has before all: nobody has seen it, and everybody may. */
+	/* For the initial value of a word: no thread has read it, and all threads may. */
 	static void make_visible_to_all(rl::atomic_data *data)
 	{
 		rl::atomic_data_impl<threads> *atomic =
@@ -434,7 +434,7 @@ bool sim_compare_exchange(volatile void *word, size_t size, uint64_t *expected, 
 	s = atomic_at(word, size);
 	value = s->now;
 	if (value == wanted && !(weak && !sim_random(4))) {
-		/* Relacy has no load that is taken back: only a relaxed one does no harm. */
+		/* Relacy cannot undo a load. Only a relaxed one does no harm. */
 		if (failure_order == SIM_RELAXED && !sim_random(4))
 			value = load(s, SIM_RELAXED);
 		if (value == wanted) {
@@ -447,7 +447,10 @@ bool sim_compare_exchange(volatile void *word, size_t size, uint64_t *expected, 
 	} else if (failure_order == SIM_RELAXED) {
 		uint64_t older = load(s, SIM_RELAXED);
 
-		/* If it is no reason to fail, the latest one is, and has been seen. */
+		/*
+		 * If the old value is not a reason to fail, the latest value is, and counts as
+		 * read.
+		 */
 		if (older != wanted)
 			value = older;
 		else
@@ -624,9 +627,9 @@ uint64_t sim_run(const sim_scenario *what, uint64_t executions, bool show, char 
 }
 
 /*
- * What GCC calls for each access of the C sources to memory, with -fsanitize=thread. Atomics have
- * calls of their own, which are not here: an access to one that does not say its order, by a
- * function of <stdatomic.h>, is an error of the linker.
+ * With -fsanitize=thread GCC calls these functions for each memory access of the C sources. The
+ * functions for atomics are deliberately missing: a use of an atomic without an explicit order, by
+ * a function of <stdatomic.h>, fails to link.
  */
 
 #define HOOK(name, size, writes) \
@@ -682,7 +685,7 @@ void __tsan_func_exit(void)
 {
 }
 
-/* What the C sources call for memcpy() and memset(). */
+/* The C sources call these in place of memcpy() and memset(). */
 
 void *sim_memcpy(void *to, const void *from, size_t size)
 {

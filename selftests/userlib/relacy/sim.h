@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Simulated threads: what sim.cc makes of Relacy for the C sources.
+ * Simulated threads: the interface of sim.cc, which uses Relacy, for the C sources.
  *
- * The memory that the threads share is sim_memory. Its atomics are simulated: a load may give any
- * value that C11 allows. Its other data may be read by threads that are ordered after its last
- * writer, and written by one that is ordered after its readers, too: all else is a data race, and a
- * failure. Memory elsewhere is as usual.
+ * The threads share sim_memory. Its atomics are simulated: a load may return any value that C11
+ * allows. Other data in it may be read by threads that are ordered after its last writer, and
+ * written by a thread that is also ordered after its readers; any other access is a data race and
+ * makes the execution fail. Memory elsewhere is not simulated.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -18,12 +18,12 @@
 extern "C" {
 #endif
 
-#define SIM_THREADS	4		/* most of them */
+#define SIM_THREADS	4		/* at most */
 #define SIM_MEMORY	8192
 
 extern unsigned char sim_memory[SIM_MEMORY];
 
-/* As Relacy numbers them. */
+/* Relacy's numbers. */
 enum sim_order {
 	SIM_RELAXED,
 	SIM_CONSUME,
@@ -35,11 +35,11 @@ enum sim_order {
 
 enum sim_operation { SIM_SET, SIM_ADD, SIM_SUB, SIM_AND, SIM_OR, SIM_XOR };
 
-/* A memory order in the sources. All of them are in one section, so that they can be listed. */
+/* A memory order in the sources. All are in one section, so that they can be listed. */
 struct sim_site {
 	const char *file;
 	const char *function;
-	const char *access;		/* the operation and what it is done to */
+	const char *access;		/* the operation and its operand */
 	int line;
 	int order;
 	int kind;			/* enum sim_kind */
@@ -60,20 +60,20 @@ void sim_init(volatile void *word, size_t size, uint64_t value);
 void *sim_memcpy(void *to, const void *from, size_t size);
 void *sim_memset(void *to, int byte, size_t size);
 
-/* All accesses so far have to come before this, and there must not be any more. */
+/* All earlier accesses must be ordered before this call, and no access may follow. */
 void sim_free(const void *memory, size_t size);
 
-/* No access: for a look at how it ended. */
+/* Not a simulated access; for checks at the end. */
 uint64_t sim_latest(const volatile void *word, size_t size);
 
 /*
- * For the device: a relaxed load that is no step of its own; an operation on 32 bits, which is
- * sequentially consistent.
+ * For the device: a relaxed load that is not a step of its own, and a sequentially consistent
+ * operation on 32 bits.
  */
 uint64_t sim_peek(const volatile void *word, size_t size);
 uint32_t sim_change_u32(volatile void *word, enum sim_operation operation, uint32_t operand);
 
-/* Order between threads other than by atomics: of a lock, or of a wake-up. */
+/* Order between threads that atomics do not establish: by a lock or a wake-up. */
 struct sim_sync {
 	size_t seen[SIM_THREADS];
 };
@@ -81,27 +81,27 @@ struct sim_sync {
 void sim_acquire(const struct sim_sync *sync);
 void sim_release(struct sim_sync *sync);
 
-/* The threads. Any other may run at a step. */
+/* Threads. At a step any other thread may run. */
 unsigned int sim_thread(void);
 void sim_step(void);
-void sim_user_step(void);	/* not here: what is to happen at each access to an atomic */
+void sim_user_step(void);	/* defined elsewhere: called at each access to an atomic */
 unsigned int sim_random(unsigned int limit);
-bool sim_park(bool timed);	/* until sim_unpark(): true; false: it ends by itself */
+bool sim_park(bool timed);	/* until sim_unpark(): true; if it ends by itself: false */
 void sim_unpark(unsigned int thread);
-bool sim_is_running(void);	/* false before the threads begin, and after they have ended */
+bool sim_is_running(void);	/* false before the threads begin and after they have ended */
 void sim_note(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 void sim_fail(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 
-/* What is simulated. Each is run from @set_up to @finish, over and over, never the same way. */
+/* A scenario. It is run repeatedly from @set_up to @finish, each time with other choices. */
 struct sim_scenario {
 	const char *name;
 	unsigned int threads;
-	void (*set_up)(void);		/* alone, with sim_memory all zero */
+	void (*set_up)(void);		/* alone, with sim_memory zeroed */
 	void (*thread)(unsigned int thread);
-	void (*finish)(void);		/* alone, when all have ended */
+	void (*finish)(void);		/* alone, when all threads have ended */
 };
 
-/* Fills @failure, and returns which execution it was, if one fails; otherwise returns 0. */
+/* Returns 0, or the number of the execution that failed, with a description in @failure. */
 uint64_t sim_run(const struct sim_scenario *scenario, uint64_t executions, bool show,
 		 char *failure, size_t size);
 

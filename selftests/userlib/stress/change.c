@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the kernel does to a word for the stand-in of the device. Built as the library is: where
- * ThreadSanitizer sees the library's atomics, it has to see these, and nowhere else.
+ * The kernel's change of a word, for the stand-in of the device. Built with the same flags as the
+ * library: ThreadSanitizer must see these atomics exactly where it sees the library's atomics.
  */
 #include <stdint.h>
 

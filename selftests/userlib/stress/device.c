@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A stand-in for /dev/memwait in user space, for one process: ThreadSanitizer and valgrind run on
- * machines without the module, and where it could be loaded they would not see into it.
+ * A stand-in for /dev/memwait in user space, for one process. ThreadSanitizer and valgrind run on
+ * machines without the module, and cannot see into the kernel anyway.
  *
  * The stress program is linked with --wrap for the calls that the library makes to the device. A
- * context is an eventfd, so that poll() works as it is, with a list of completions beside it.
+ * context is an eventfd, so that poll() works unchanged, together with a list of completions.
  *
- * Whatever orders memory here must stay hidden from ThreadSanitizer: it would take it for ordering
- * that the library gives, and not find where that is missing. So this file is built without it, and
- * uses neither pthreads to synchronise nor read() and write(), whose interceptors order as well,
- * but futexes and system calls by number.
+ * All memory ordering in this file must be hidden from ThreadSanitizer, which would otherwise take
+ * it for ordering by the library and miss real races. Therefore this file is built without
+ * ThreadSanitizer. It uses neither pthreads to synchronise nor read() and write(), whose
+ * interceptors order memory as well, but futexes and direct system calls.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -33,7 +33,7 @@ int __real_ioctl(int fd, unsigned long command, void *argument);
 ssize_t __real_read(int fd, void *buffer, size_t size);
 int __real_close(int fd);
 
-/* The kernel's atomic operation on a word: in change.c. */
+/* The kernel's atomic operation on a word; see change.c. */
 uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand);
 
 int __wrap_open(const char *path, int flags, ...);
@@ -42,23 +42,23 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size);
 int __wrap_close(int fd);
 
 struct waiter {
-	struct waiter *next, *previous;	/* in the one queue of all words, oldest first */
+	struct waiter *next, *previous;	/* in one queue for all words, oldest first */
 	uint64_t word;
 	uint64_t deadline;
 	bool realtime;
-	uint32_t woken;			/* a thread's: the futex that it sleeps on */
-	struct context *context;	/* an async wait's, or NULL */
+	uint32_t woken;			/* for a thread: the futex that it sleeps on */
+	struct context *context;	/* for an async wait, otherwise NULL */
 	uint64_t user_data, id;
 	bool used;
 	bool persistent;
-	struct memwait_completion *done;	/* of a persistent wait: not read yet, or NULL */
+	struct memwait_completion *done;	/* persistent wait: unread completion, or NULL */
 };
 
 struct context {
-	int fd;				/* 0: free */
+	int fd;				/* 0: unused */
 	uint64_t id;			/* as an owner, or 0 */
 	struct memwait_completion done[WAITERS];
-	unsigned int first, count;	/* of a ring */
+	unsigned int first, count;	/* of the ring buffer */
 };
 
 static struct waiter queue = { .next = &queue, .previous = &queue };
@@ -135,7 +135,7 @@ static struct memwait_completion *complete(struct waiter *waiter, int result)
 	return done;
 }
 
-/* A notify of a wait that goes on. */
+/* Counts a notify of a persistent wait. */
 static void count(struct waiter *waiter)
 {
 	detach(waiter);
@@ -148,8 +148,8 @@ static void count(struct waiter *waiter)
 	waiter->done->flags = MEMWAIT_MORE;
 }
 
-/* Its completion is read: a notify makes another one from now on. */
-static void uncouple(const struct memwait_completion *done)
+/* The completion is read: the next notify creates another one. */
+static void detach_completion(const struct memwait_completion *done)
 {
 	int slot;
 
@@ -163,7 +163,7 @@ static bool has_passed(const struct waiter *waiter)
 	return waiter->deadline != MEMWAIT_FOREVER && waiter->deadline <= now(waiter->realtime);
 }
 
-/* Ends async waits whose time has come: looks ten thousand times in a second. */
+/* Ends overdue async waits; polls ten thousand times a second. */
 static void *timer(void *unused)
 {
 	const struct timespec tick = { 0, 100000 };
@@ -214,13 +214,13 @@ static bool is_equal(const struct memwait_wait *wait)
 	}
 }
 
-/* As of shared memory: who promises that a word is private does not meet who does not. */
+/* As in shared memory: private and shared waits for the same word have different keys. */
 static uint64_t key_of(uint64_t addr, uint32_t flags)
 {
 	return flags & MEMWAIT_PRIVATE ? addr | 1ULL << 63 : addr;
 }
 
-/* Everything that comes before waiting; 0: wait. */
+/* Everything that precedes the wait; 0: wait. */
 static int prepare(struct waiter *waiter, const struct memwait_wait *wait)
 {
 	if (wait->addr % (1U << (wait->flags & MEMWAIT_SIZE_MASK)))
@@ -269,13 +269,13 @@ static int wait_for(const struct memwait_wait *wait)
 	return ret;
 }
 
-/* With the lock. */
+/* Called with the lock held. */
 static int wake(const struct memwait_notify *notify, bool only_count)
 {
 	struct waiter *waiter, *next, *last = queue.previous;
 	int n = 0;
 
-	/* Those that go on stand behind the last one afterwards. */
+	/* Persistent waits go to the end of the queue, behind @last. */
 	for (waiter = queue.next; waiter != &queue; waiter = next) {
 		next = waiter == last ? &queue : waiter->next;
 		if (waiter->word != key_of(notify->addr, notify->flags))
@@ -292,7 +292,7 @@ static int wake(const struct memwait_notify *notify, bool only_count)
 			if (waiter->context) {
 				complete(waiter, MEMWAIT_OK);
 			} else {
-				/* The thread is gone when it can have the lock. */
+				/* The thread may exit as soon as it can take the lock. */
 				__atomic_store_n(&waiter->woken, 1, __ATOMIC_RELEASE);
 				futex(&waiter->woken, FUTEX_WAKE, 1, NULL);
 			}
@@ -333,7 +333,7 @@ static int change_notify(struct memwait_change *change)
 	return n;
 }
 
-/* Nobody dies here, so an id is all that there is to owners. */
+/* No process dies here, so an owner needs only an id. */
 static int owner(struct context *context, struct memwait_owner *owner)
 {
 	static __thread uint64_t id;
@@ -458,7 +458,7 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 
 	if (!context)
 		return __real_ioctl(fd, command, argument);
-	/* The library lets itself be cancelled in a wait; this is no place for that. */
+	/* The library enables cancellation in its waits; it must not happen in this function. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	switch (command) {
 	case MEMWAIT_IOC_INFO:
@@ -537,12 +537,12 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 	if (!context)
 		return __real_read(fd, buffer, size);
 	lock();
-	/* Each third one, as if a signal had come, which the module sees after 16 records. */
+	/* Every third read stops after 16 records, as the module does if a signal is pending. */
 	if (!(++reads % 3) && most > 16)
 		most = 16;
 	while (n < most && context->count) {
 		if (context->done[context->first % WAITERS].flags)
-			uncouple(&context->done[context->first % WAITERS]);
+			detach_completion(&context->done[context->first % WAITERS]);
 		done[n++] = context->done[context->first++ % WAITERS];
 		context->count--;
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * order NAME: what ThreadSanitizer learns from a library that it does not see. One thread writes
- * data and makes a call that releases something, another makes one that acquires it and reads the
- * data. They take turns by a relaxed flag, which orders nothing. Without a name, all names; those
- * that begin with "race" have no such calls between them, and must be reported.
+ * order NAME: what ThreadSanitizer learns about a library that is not instrumented. One thread
+ * writes data and makes a call with release semantics; another makes a call with acquire semantics
+ * and reads the data. A relaxed flag, which orders nothing, makes them take turns. Without an
+ * argument, prints all names. Names that begin with "race" have no such pair of calls and must be
+ * reported.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -42,9 +43,9 @@ static int flag;
 
 static const struct timespec passed;
 
-/* Valgrind finds both by their names. */
+/* Valgrind's suppressions name both functions. */
 __attribute__((__noinline__, __noclone__))
-static void say_turn(int turn)
+static void set_turn(int turn)
 {
 	__atomic_store_n(&flag, turn, __ATOMIC_RELAXED);
 }
@@ -61,15 +62,15 @@ static void called_back(memwait_op_t *ended, int result, void *arg)
 	CHECK(!result || result == MEMWAIT_BARRIER_SERIAL_THREAD);
 }
 
-/* An operation that may have to be run. */
+/* Runs the loop if the operation is pending. */
 static int run(int result)
 {
 	return result == EINPROGRESS ? memwait_loop_run(loop, NULL, 0) : result;
 }
 
-/* Those that release. */
+/* Calls with release semantics. */
 
-/* A function that writes the data and makes a call. */
+/* Defines a function that writes the data and makes a call. */
 #define RELEASE(name, call)	\
 static int name(void)		\
 {				\
@@ -85,7 +86,7 @@ static int wait_for_cond(void)
 	int ret = memwait_mutex_lock(&mutex);
 
 	data = 1;
-	say_turn(1);
+	set_turn(1);
 	return ret || memwait_cond_wait(&cond, &mutex) || memwait_mutex_unlock(&mutex);
 }
 
@@ -98,7 +99,7 @@ static int arrive(void)
 	int ret;
 
 	data = 1;
-	say_turn(1);
+	set_turn(1);
 	ret = memwait_barrier_wait(&barrier);
 	return ret && ret != MEMWAIT_BARRIER_SERIAL_THREAD;
 }
@@ -116,7 +117,7 @@ static int clear_event(void)
 
 RELEASE(send_item, memwait_channel_send(channel, &item, sizeof(item)))
 
-/* What a sender waits for. */
+/* A sender waits for this. */
 static int receive_item(void)
 {
 	uint64_t received;
@@ -130,7 +131,7 @@ RELEASE(close_channel, memwait_channel_close(channel))
 RELEASE(stop, memwait_loop_stop(loop))
 RELEASE(change, memwait_change_notify32(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0)
 
-/* By the callback too: two leave the barrier. */
+/* Two leave the barrier, one of them by its callback. */
 RELEASE(leave_barrier, memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
 	memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop, NULL, 0))
 
@@ -144,9 +145,9 @@ static int end_watching(void)
 
 RELEASE(nothing, 0)
 
-/* Those that acquire. */
+/* Calls with acquire semantics. */
 
-/* A function that makes a call. */
+/* Defines a function that makes a call. */
 #define ACQUIRE(name, call)	\
 static int name(void)		\
 {				\
@@ -159,7 +160,7 @@ static int trylock(void)
 {
 	int ret;
 
-	/* A condition variable's waiter may have yet to unlock it. */
+	/* A waiter for a condition variable may not have unlocked it yet. */
 	do {
 		ret = memwait_mutex_trylock(&mutex);
 	} while (ret == EBUSY);
@@ -220,7 +221,7 @@ ACQUIRE(receive_end, memwait_channel_recv(channel, &item, sizeof(item)) != EPIPE
 ACQUIRE(send_next, memwait_channel_send(channel, &item, sizeof(item)))
 ACQUIRE(trysend_next, memwait_channel_trysend(channel, &item, sizeof(item)))
 ACQUIRE(run_until_stopped, memwait_loop_run(loop, NULL, 0))
-ACQUIRE(see_that_it_ended, memwait_op_pending(&op))
+ACQUIRE(see_end_of_watch, memwait_op_pending(&op))
 ACQUIRE(read_word, __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1)
 
 static const struct {
@@ -263,7 +264,7 @@ static const struct {
 	{ "send", receive_item, send_next },
 	{ "trysend", receive_item, trysend_next },
 	{ "stop", stop, run_until_stopped },
-	{ "op_pending", end_watching, see_that_it_ended },
+	{ "op_pending", end_watching, see_end_of_watch },
 	{ "change", change, read_word },
 	{ "race", nothing, lock },
 	{ "race_other_lock", unlock_another, lock },
@@ -285,7 +286,7 @@ static const struct {
 static void *release(void *arg)
 {
 	CHECK(!cases[*(size_t *)arg].release());
-	say_turn(1);
+	set_turn(1);
 	return NULL;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * stress PRIMITIVE [SECONDS [intruders]]: threads that block, a loop, and a thread that cancels the
- * loop's operations use one object as hard as they can. What the object guards is plain memory, so
- * that ThreadSanitizer sees a missing acquire or release; the totals show a lost or doubled turn.
- * Without seconds, a small number of rounds. Without a primitive, their names. Intruders, of locks,
- * are for ThreadSanitizer to find.
+ * loop's operations use one object as hard as they can. The data that the object protects is plain
+ * memory, so that ThreadSanitizer detects a missing acquire or release; the totals show lost or
+ * doubled turns. Without SECONDS, runs a small number of rounds. Without PRIMITIVE, prints the
+ * names. Intruders access a lock's data without the lock, and ThreadSanitizer must report them.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,9 +20,9 @@
 
 #define THREADS	3
 #define OPS	4
-#define ROUNDS	200	/* of each, without a time */
+#define ROUNDS	200	/* of each thread, without a duration */
 
-/* Says which error it is. */
+/* Accepts 0 and one other result; otherwise prints the error. */
 #define CHECK_RESULT(result, expected) do {					\
 	int got_ = (result);							\
 										\
@@ -41,7 +41,7 @@
 	}									\
 } while (0)
 
-/* MEMWAIT_PRIVATE, or 0: as objects between processes, which work otherwise in much. */
+/* MEMWAIT_PRIVATE, or 0: for process-shared objects, whose code differs in many places. */
 static unsigned int sharing;
 
 static int is_over;
@@ -68,9 +68,9 @@ static struct timespec soon(long ns)
 	return time;
 }
 
-/* What is guarded. */
+/* The protected data. */
 static long counter, twin;
-static long uses, looks;	/* counted atomically */
+static long uses, looks;	/* counted with atomics */
 
 static void use(void)
 {
@@ -86,7 +86,7 @@ static void look(void)
 	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
 }
 
-/* What can be locked, and so be stressed by the same threads. */
+/* An object that can be locked, and is therefore stressed by the same threads. */
 struct lock {
 	int (*lock)(void);
 	int (*lock_until)(const struct timespec *time);
@@ -96,7 +96,7 @@ struct lock {
 	void (*inside)(void);
 };
 
-/* Side by side, so that a broadcast can move waiters from the one to the other. */
+/* In the same page. */
 static _Alignas(128) struct {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
@@ -104,7 +104,7 @@ static _Alignas(128) struct {
 static memwait_sem_t sem;
 static memwait_rwlock_t rwlock;
 
-/* How @name is locked, by the names of the functions in the library. */
+/* Defines the functions of a struct lock, given the names of the library's functions. */
 #define LOCK(name, object, lock_, until_, try_, unlock_, inside_)			\
 static int name##_lock(void)								\
 {											\
@@ -174,8 +174,8 @@ struct using_op {
 
 static struct using_op using_ops[OPS];
 
-/* The lock is the operation's, or @result says why not. */
-static void go_on_using(memwait_op_t *op, int result, void *data)
+/* The operation holds the lock, or @result is the reason why not. */
+static void continue_using(memwait_op_t *op, int result, void *data)
 {
 	struct using_op *using = data;
 	struct timespec time;
@@ -208,8 +208,8 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-/* Who has taken an operation back begins it again. */
-static void *cancel_and_go_on(void *arg)
+/* The thread that has cancelled an operation begins it again. */
+static void *cancel_and_begin_again(void *arg)
 {
 	long i;
 	int ret;
@@ -220,7 +220,7 @@ static void *cancel_and_go_on(void *arg)
 		ret = memwait_op_cancel(&using->op);
 		CHECK(!ret || ret == -ENOENT || ret == -EINPROGRESS);
 		if (!ret)
-			go_on_using(&using->op, ETIMEDOUT, using);
+			continue_using(&using->op, ETIMEDOUT, using);
 		sched_yield();
 	}
 	return NULL;
@@ -229,7 +229,9 @@ static void *cancel_and_go_on(void *arg)
 static bool has_intruders;
 static long marks;
 
-/* Reads without the lock; or writes with a lock for reading, as another one does. */
+/*
+ * Reads without the lock, or writes while it holds the lock only for reading, like another thread.
+ */
 static void *intrude(void *arg)
 {
 	const struct lock *lock = arg;
@@ -259,7 +261,7 @@ static void stress_lock(const struct lock *first, const struct lock *second)
 	for (i = 0; i < OPS; i++) {
 		using_ops[i].lock = i % 2 ? second : first;
 		using_ops[i].rounds = 0;
-		CHECK(!memwait_op_init(&using_ops[i].op, loop, go_on_using, &using_ops[i]));
+		CHECK(!memwait_op_init(&using_ops[i].op, loop, continue_using, &using_ops[i]));
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, lock_and_use,
@@ -269,10 +271,10 @@ static void stress_lock(const struct lock *first, const struct lock *second)
 	for (i = 0; i < OPS; i++) {
 		ret = using_ops[i].lock->lock_async(&using_ops[i].op, NULL);
 		if (ret != EINPROGRESS)
-			go_on_using(&using_ops[i].op, ret, &using_ops[i]);
+			continue_using(&using_ops[i].op, ret, &using_ops[i]);
 	}
 	pthread_create(&looping, NULL, run_loop, &stop);
-	pthread_create(&cancelling, NULL, cancel_and_go_on, NULL);
+	pthread_create(&cancelling, NULL, cancel_and_begin_again, NULL);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	for (i = 0; has_intruders && i < 2; i++)
@@ -344,7 +346,7 @@ static void stress_rwlock_robust(void)
 	CHECK(!memwait_rwlock_destroy(&rwlock));
 }
 
-/* Turns: everybody has its turn, and tells all; the word itself orders what they hand on. */
+/* Words: threads have turns and notify all others; the word itself orders their data. */
 static uint32_t turn;
 static bool last_round;
 
@@ -420,14 +422,17 @@ static void stress_words(void)
 	CHECK(counter % (THREADS + 1) == 0);
 }
 
-/* Watches: what is counted is told once, to one callback at a time, or by a cancel to another. */
+/*
+ * Watches: each notify is reported once, to one callback at a time, or is passed to another watch
+ * by a cancel.
+ */
 static uint32_t watched_word;
-static long woken, told;	/* counted atomically */
-static long changes, seen;	/* seen: those of the changes that were before a callback */
+static long woken, reported;	/* counted with atomics */
+static long changes, seen;	/* seen: the changes that precede a callback */
 
 struct watching {
 	memwait_op_t op;
-	long told;	/* plain: callbacks of one do not meet, and come one after another */
+	long reported;	/* plain: the callbacks of one watch do not overlap, and are ordered */
 };
 
 static struct watching watching[OPS];
@@ -441,24 +446,26 @@ static void raise_to(long *most, long now)
 		;
 }
 
-static void be_told(memwait_op_t *op, int result, void *data)
+static void count_report(memwait_op_t *op, int result, void *data)
 {
 	struct watching *watch = data;
 
 	CHECK(result == MEMWAIT_OK && memwait_op_count(op));
 	raise_to(&seen, __atomic_load_n(&changes, __ATOMIC_RELAXED));
-	watch->told += memwait_op_count(op);
-	__atomic_add_fetch(&told, memwait_op_count(op), __ATOMIC_RELAXED);
+	watch->reported += memwait_op_count(op);
+	__atomic_add_fetch(&reported, memwait_op_count(op), __ATOMIC_RELAXED);
 	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
 }
 
 static void begin_watching(struct watching *watch)
 {
-	CHECK(!memwait_op_init(&watch->op, loop, be_told, watch));
+	CHECK(!memwait_op_init(&watch->op, loop, count_report, watch));
 	CHECK(memwait_watch32(&watched_word, 0, NULL, 0, &watch->op) == MEMWAIT_PENDING);
 }
 
-/* Waits for a callback that runs in another thread, and has then what it has written. */
+/*
+ * Waits for a callback that runs in another thread; the callback's writes are visible afterwards.
+ */
 static void end_watching(struct watching *watch)
 {
 	int ret = memwait_op_cancel(&watch->op);
@@ -491,13 +498,13 @@ static void *watch_now_and_then(void *arg)
 	long i;
 
 	for (i = 0; !over(i); i++) {
-		/* Memory of its own each time, so that valgrind sees a late access. */
+		/* New memory each time, so that valgrind detects a late access. */
 		watch = calloc(1, sizeof(*watch));
 		CHECK(watch);
 		begin_watching(watch);
 		sched_yield();
 		end_watching(watch);
-		*(long *)arg += watch->told;
+		*(long *)arg += watch->reported;
 		free(watch);
 	}
 	return arg;
@@ -509,7 +516,7 @@ static void stress_watch(void)
 	long sum = 0;
 	int i, stop = 0;
 
-	told = 0;
+	reported = 0;
 	woken = 0;
 	changes = 0;
 	seen = 0;
@@ -523,21 +530,24 @@ static void stress_watch(void)
 	for (i = 0; i < 2; i++)
 		pthread_join(notifying[i], NULL);
 	pthread_join(beginning, NULL);
-	/* Each that was not told passes that on; one of them is told after the last change. */
+	/*
+	 * A watch that was not called passes the notify on; one of them is called after the last
+	 * change.
+	 */
 	for (i = 1; i < OPS; i++)
 		end_watching(&watching[i]);
 	while (__atomic_load_n(&seen, __ATOMIC_RELAXED) < changes)
 		sched_yield();
 	end_watching(&watching[0]);
 	for (i = 0; i < OPS; i++)
-		sum += watching[i].told;
+		sum += watching[i].reported;
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
 	for (i = 0; i < 2; i++)
 		pthread_join(looping[i], NULL);
-	CHECK(sum == told && told <= woken);
+	CHECK(sum == reported && reported <= woken);
 }
 
-/* A shop of tickets, under a mutex and a condition variable. */
+/* Tickets, protected by a mutex and announced by a condition variable. */
 static bool broadcasts;
 static long tickets, sold, taken;
 static bool closed;
@@ -569,15 +579,15 @@ static void *take_tickets(void *arg)
 
 static memwait_op_t ticket_ops[OPS];
 
-/* The mutex is locked. */
-static void go_on_taking(memwait_op_t *op, int result, void *data)
+/* Called with the mutex locked. */
+static void continue_taking(memwait_op_t *op, int result, void *data)
 {
-	static long attempts;	/* as all of this, protected by the mutex */
+	static long attempts;	/* protected by the mutex, as everything here */
 	struct timespec time;
 
 	for (;;) {
 		CHECK_RESULT(result, ETIMEDOUT);
-		/* All of them: once it is closed nobody tells of those that are left. */
+		/* Takes all: after the close no signal announces remaining tickets. */
 		taken += tickets;
 		tickets = 0;
 		if (closed)
@@ -608,14 +618,14 @@ static void *sell_tickets(void *arg)
 		else
 			CHECK(!memwait_cond_signal(&monitor.cond));
 		if (broadcasts && i % 5 == 0) {
-			/* With the mutex. */
+			/* With the mutex held. */
 			CHECK(!memwait_mutex_lock(&monitor.mutex));
 			CHECK(!memwait_cond_broadcast(&monitor.cond));
 			CHECK(!memwait_mutex_unlock(&monitor.mutex));
 		}
 		if (arg && !memwait_op_cancel(op)) {
 			CHECK(!memwait_mutex_lock(&monitor.mutex));
-			go_on_taking(op, 0, NULL);
+			continue_taking(op, 0, NULL);
 		}
 		if (!(i % 8))
 			sched_yield();
@@ -623,7 +633,7 @@ static void *sell_tickets(void *arg)
 	return NULL;
 }
 
-static void sell_to_all(unsigned int kind)
+static void stress_tickets(unsigned int kind)
 {
 	pthread_t threads[THREADS], selling[2], looping;
 	int i, stop = 0;
@@ -635,14 +645,14 @@ static void sell_to_all(unsigned int kind)
 	taken = 0;
 	closed = false;
 	for (i = 0; i < OPS; i++) {
-		CHECK(!memwait_op_init(&ticket_ops[i], loop, go_on_taking, NULL));
+		CHECK(!memwait_op_init(&ticket_ops[i], loop, continue_taking, NULL));
 		CHECK(!memwait_mutex_lock(&monitor.mutex));
-		go_on_taking(&ticket_ops[i], 0, NULL);
+		continue_taking(&ticket_ops[i], 0, NULL);
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, take_tickets, NULL);
 	pthread_create(&looping, NULL, run_loop, &stop);
-	/* One of them cancels as well. */
+	/* One of the two threads also cancels. */
 	for (i = 0; i < 2; i++)
 		pthread_create(&selling[i], NULL, sell_tickets, i ? &selling[i] : NULL);
 	for (i = 0; i < 2; i++)
@@ -664,22 +674,25 @@ static void sell_to_all(unsigned int kind)
 static void stress_cond(void)
 {
 	broadcasts = false;
-	sell_to_all(MEMWAIT_MUTEX_FAIR);
+	stress_tickets(MEMWAIT_MUTEX_FAIR);
 }
 
 static void stress_broadcast(void)
 {
 	broadcasts = true;
-	sell_to_all(sharing | MEMWAIT_MUTEX_NORMAL);
+	stress_tickets(sharing | MEMWAIT_MUTEX_NORMAL);
 }
 
-/* Rounds: in each everybody writes its place, and reads all of them when all have met. */
+/*
+ * Rounds: in each round all threads write their element of @places, and read all elements after all
+ * have met.
+ */
 static memwait_barrier_t barrier;
 static memwait_waitgroup_t group;
 static long places[THREADS + 1];
 static long met_rounds;
 
-/* Between the two meetings of a round nobody writes. */
+/* No thread writes between the two meetings of a round. */
 static bool has_met(int result, long round, bool second)
 {
 	int i;
@@ -704,7 +717,7 @@ static void *meet(void *arg)
 		has_met(memwait_barrier_wait(&barrier), round, false);
 		has_met(memwait_barrier_wait(&barrier), round, true);
 		last = last_round;
-		/* Nobody writes last_round until all have read it: a third meeting. */
+		/* A third meeting: last_round must not change before all have read it. */
 		has_met(memwait_barrier_wait(&barrier), round, true);
 	}
 	return NULL;
@@ -804,7 +817,10 @@ static void stress_waitgroup(void)
 				CHECK(ret == EINPROGRESS);
 			CHECK(!memwait_loop_run(loop, NULL, 0) && done);
 		}
-		/* Before they are joined, which would order it too. */
+		/*
+		 * Checked before the threads are joined, because a join would order the data as
+		 * well.
+		 */
 		for (i = 0; i < THREADS; i++)
 			CHECK(places[i] == round);
 		for (i = 0; i < THREADS; i++)
@@ -876,7 +892,7 @@ struct parcel_op {
 
 static struct parcel_op parcel_ops[OPS];
 
-static void go_on_receiving(memwait_op_t *op, int result, void *data)
+static void continue_receiving(memwait_op_t *op, int result, void *data)
 {
 	struct parcel_op *receiving = data;
 
@@ -899,7 +915,7 @@ static void *cancel_receiving(void *arg)
 		struct parcel_op *receiving = &parcel_ops[i % OPS];
 
 		if (!memwait_op_cancel(&receiving->op))
-			go_on_receiving(&receiving->op, ECANCELED, receiving);
+			continue_receiving(&receiving->op, ECANCELED, receiving);
 		sched_yield();
 	}
 	return NULL;
@@ -915,8 +931,9 @@ static void stress_channel(void)
 	CHECK(channel && !memwait_channel_init(channel, size, sharing, sizeof(struct parcel), 5));
 	uses = 0;
 	for (i = 0; i < OPS; i++) {
-		CHECK(!memwait_op_init(&parcel_ops[i].op, loop, go_on_receiving, &parcel_ops[i]));
-		go_on_receiving(&parcel_ops[i].op, ECANCELED, &parcel_ops[i]);
+		CHECK(!memwait_op_init(&parcel_ops[i].op, loop, continue_receiving,
+				       &parcel_ops[i]));
+		continue_receiving(&parcel_ops[i].op, ECANCELED, &parcel_ops[i]);
 	}
 	pthread_create(&looping, NULL, run_loop, &stop);
 	pthread_create(&cancelling, NULL, cancel_receiving, NULL);
@@ -937,11 +954,11 @@ static void stress_channel(void)
 	free(channel);
 }
 
-/* A thread that locks by an operation on a loop of its own, and is stopped in the midst of that. */
+/* A thread that locks by an operation of its own loop and is stopped while it waits. */
 struct stopped {
-	pthread_mutex_t guard;	/* who stops the loop finds it there */
+	pthread_mutex_t guard;	/* protects @own for the thread that stops it */
 	memwait_loop_t *own;
-	long ended;		/* locks that it did not get */
+	long ended;		/* waits that ended without the lock */
 };
 
 static struct stopped stopped[THREADS];
@@ -1008,7 +1025,7 @@ static void count_call(memwait_op_t *op, int result, void *data)
 	++*(long *)data;
 }
 
-/* Cancels while another thread dispatches, and then frees what the callback uses. */
+/* Cancels while another thread dispatches, and then frees the data of the callback. */
 static void *cancel_and_free(void *arg)
 {
 	uint32_t word = 0;
@@ -1056,7 +1073,7 @@ static void stress_ends(void)
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
 	pthread_join(stopping, NULL);
 	pthread_join(looping, NULL);
-	/* Nobody has taken it along. */
+	/* No stopped operation has kept the mutex. */
 	CHECK(!memwait_mutex_trylock(&monitor.mutex));
 	CHECK(!memwait_mutex_unlock(&monitor.mutex));
 	for (i = 0; i < THREADS; i++) {
@@ -1128,7 +1145,7 @@ int main(int argc, char **argv)
 		printf("%s: %ld uses, %ld looks\n", argv[1], uses, looks);
 		return 0;
 	}
-	/* The scripts that run all of them ask for the names. */
+	/* Scripts that run all primitives need the names. */
 	if (argc == 1) {
 		for (i = 0; i < sizeof(primitives) / sizeof(primitives[0]); i++)
 			puts(primitives[i].name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * In place of the compiler's: the atomics of the library become calls of the simulation, and each
- * memory order in its sources a struct sim_site. Each source includes this, by internal.h, so that
- * what else is to be another thing in a simulation is here, too.
+ * Replaces the compiler's <stdatomic.h>: the atomics of the library become calls of the simulation,
+ * and each memory order in its sources becomes a struct sim_site. Each source includes this file
+ * through internal.h, so other replacements for the simulation are here as well.
  */
 #ifndef SIM_STDATOMIC_H
 #define SIM_STDATOMIC_H
@@ -27,7 +27,7 @@ typedef enum {
 		}; \
 	&sim_site; })
 
-/* The type of an atomic without _Atomic. */
+/* The type of an atomic without its _Atomic qualifier. */
 #define SIM_TYPE(word) __typeof__((void)0, *(word))
 
 #define atomic_init(word, value) sim_init(word, sizeof(*(word)), (uint64_t)(value))
@@ -40,7 +40,7 @@ typedef enum {
 	sim_store(word, sizeof(*(word)), (uint64_t)(value), \
 		  SIM_SITE("store(" #word ")", order, SIM_KIND_STORE))
 
-/* An expression statement's value may be left unused without a warning. */
+/* The value of an expression statement may be left unused without a warning. */
 #define SIM_CHANGE(name, word, operation, operand, order) __extension__ ({ \
 	(SIM_TYPE(word))sim_change(word, sizeof(*(word)), operation, (uint64_t)(operand), \
 				   SIM_SITE(name "(" #word ")", order, SIM_KIND_CHANGE)); })
@@ -76,16 +76,16 @@ typedef enum {
 #define atomic_compare_exchange_weak_explicit(word, expected, desired, success, failure) \
 	SIM_COMPARE_EXCHANGE(word, expected, desired, success, failure, true)
 
-/* Those of the library's words are checked in every execution. */
+/* The invariants of the library's words are checked in every execution. */
 #define MEMWAIT_INVARIANT(condition) \
 	((condition) ? (void)0 : \
 		       sim_fail("invariant of %s, %s(): %s", __FILE__, __func__, #condition))
 
-/* GCC does not report these calls as accesses to memory. */
+/* GCC does not report these calls as memory accesses. */
 #define memcpy		sim_memcpy
 #define memset		sim_memset
 
-/* All simulated threads are one thread: what each has of its own is a section that is exchanged. */
+/* All simulated threads run in one thread: their thread-local data is a section that is swapped. */
 #define __thread	__attribute__((__section__("sim_tls")))
 
 #endif /* SIM_STDATOMIC_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Barriers: what was written before is there after it, for all. */
+/* Barriers: what each participant wrote before is visible to all after it. */
 #include <errno.h>
 #include <time.h>
 
@@ -17,7 +17,7 @@ static void barrier_pass(unsigned int thread, unsigned int count)
 
 	shared->of_thread[thread]++;
 	ret = memwait_barrier_wait(&shared->barrier);
-	/* It has not arrived then. */
+	/* The thread has not arrived. */
 	if (ret == EMFILE) {
 		device_cannot_wake(false);
 		ret = memwait_barrier_wait(&shared->barrier);
@@ -28,7 +28,7 @@ static void barrier_pass(unsigned int thread, unsigned int count)
 		CHECK(shared->of_thread[i]);
 }
 
-/* Twice: those that have passed wait for those that have not. */
+/* Twice: threads that have passed wait for those that have not. */
 static void barrier_thread(unsigned int thread)
 {
 	int ret;
@@ -41,7 +41,7 @@ static void barrier_thread(unsigned int thread)
 	shared->of_thread[!thread]++;
 }
 
-/* One of them can wake nobody if it comes last, and what it does next makes up for it. */
+/* One thread cannot wake if it arrives last, and its next call does it. */
 static void barrier_owed_thread(unsigned int thread)
 {
 	device_cannot_wake(thread);
@@ -75,7 +75,7 @@ SCENARIO("barrier of three", 3, barrier_set_up(0, 3), barrier_of_three_thread,
 SCENARIO("barrier private of three", 3, barrier_set_up(PRIVATE, 3), barrier_of_three_thread,
 	 barrier_of_three_finish);
 
-/* Any of those that have passed may destroy and free it. */
+/* Any thread that has passed may destroy and free the barrier. */
 static void barrier_freed_thread(unsigned int thread)
 {
 	barrier_pass(thread, 0);
@@ -88,7 +88,7 @@ static void barrier_freed_thread(unsigned int thread)
 SCENARIO("barrier freed", 3, barrier_set_up(0, 3), barrier_freed_thread, no_finish);
 SCENARIO("barrier private freed", 3, barrier_set_up(PRIVATE, 3), barrier_freed_thread, no_finish);
 
-/* One that gives up has not arrived, or has passed. */
+/* A thread that gives up has either not arrived or passed. */
 static void barrier_timed_thread(unsigned int thread)
 {
 	unsigned int i;
@@ -121,7 +121,9 @@ SCENARIO("barrier deadline", 2, barrier_set_up(0, 2), barrier_timed_thread, barr
 SCENARIO("barrier private deadline", 2, barrier_set_up(PRIVATE, 2), barrier_timed_thread,
 	 barrier_timed_finish);
 
-/* Between processes one that has died does not count: of two others none is left behind. */
+/*
+ * Process-shared: a thread that has died does not count, and of the two others none is left behind.
+ */
 static bool barrier_may_stop(void)
 {
 	return device_sleepers() == 1;
@@ -143,7 +145,7 @@ static void barrier_death_thread(unsigned int thread)
 
 SCENARIO("barrier death", 3, barrier_death_set_up(), barrier_death_thread, no_finish);
 
-/* One gives up, and two others do meet, if it has not met one of them. */
+/* One thread gives up. The two others meet, unless it has met one of them. */
 static void barrier_given_up_set_up(unsigned int flags)
 {
 	barrier_set_up(flags, 2);
@@ -167,7 +169,7 @@ SCENARIO("barrier given up", 3, barrier_given_up_set_up(0), barrier_given_up_thr
 SCENARIO("barrier private given up", 3, barrier_given_up_set_up(PRIVATE), barrier_given_up_thread,
 	 no_finish);
 
-/* At a private barrier more may come: each meets one, which is there, and has not met another. */
+/* Private: more threads than the count. Each meets exactly one other thread. */
 static void barrier_of_more_thread(unsigned int thread)
 {
 	barrier_pass(thread, 0);
@@ -176,7 +178,9 @@ static void barrier_of_more_thread(unsigned int thread)
 SCENARIO("barrier private of more", 4, barrier_set_up(PRIVATE, 2), barrier_of_more_thread,
 	 barrier_finish);
 
-/* Loads the whole state: the simulation has to see that before the kernel changes a half of it. */
+/*
+ * Loads the whole state, so that the simulation knows it before the kernel changes one half of it.
+ */
 static void barrier_look(void)
 {
 	int ret = memwait_barrier_inspect(&shared->barrier, NULL, NULL);
@@ -184,7 +188,10 @@ static void barrier_look(void)
 	CHECK(!ret || ret == EPIPE);
 }
 
-/* One aborts it, and whoever fails knows what that one has done; whoever passes, what the other. */
+/*
+ * One thread aborts the barrier. A thread that fails sees what that thread wrote, and a thread that
+ * passes sees what the other participant wrote.
+ */
 static void barrier_abort_thread(unsigned int thread)
 {
 	int ret;
@@ -209,7 +216,7 @@ static void barrier_abort_thread(unsigned int thread)
 
 static void barrier_abort_finish(void)
 {
-	/* Both have met, or none. */
+	/* Both have passed, or neither. */
 	CHECK(done_by_all() != 1);
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
@@ -219,10 +226,11 @@ SCENARIO("barrier private abort", 3, barrier_set_up(PRIVATE, 2), barrier_abort_t
 	 barrier_abort_finish);
 
 /*
- * Those that reset it do so before they come, so that no reset is beside a meeting: all meet, and
- * once. Nobody fails more often than there are resets, nor if it comes after the last one.
+ * Threads reset the barrier before they arrive, so that no reset coincides with a completed round:
+ * all meet, exactly once. No thread fails more often than there are resets, or after the last
+ * reset.
  */
-static void barrier_come(unsigned int thread, unsigned int count, unsigned int resets)
+static void barrier_arrive(unsigned int thread, unsigned int count, unsigned int resets)
 {
 	unsigned int failed = 0;
 	bool all_reset;
@@ -251,7 +259,7 @@ static void barrier_reset_thread(unsigned int thread)
 {
 	if (!thread)
 		barrier_reset();
-	barrier_come(thread, 2, 1);
+	barrier_arrive(thread, 2, 1);
 }
 
 static void barrier_resets_thread(unsigned int thread)
@@ -259,10 +267,10 @@ static void barrier_resets_thread(unsigned int thread)
 	barrier_reset();
 	if (thread)
 		barrier_reset();
-	barrier_come(thread, 3, 5);
+	barrier_arrive(thread, 3, 5);
 }
 
-/* One that is late does not take back what others have begun: the generation, and its copy. */
+/* A late reset must not undo what others have begun: the generation and its copy. */
 static void barrier_late_thread(unsigned int thread)
 {
 	barrier_reset();
@@ -277,7 +285,7 @@ static void barrier_late_finish(void)
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
 
-/* One that the reset has broken finds it as new; what it breaks then stays so. */
+/* A thread that was failed by the reset finds a new barrier, and an abort of it stays in effect. */
 static void barrier_again_thread(unsigned int thread)
 {
 	static const struct timespec past;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Channels: an item is what was sent; each is received once; none is left when all has ended. */
+/*
+ * Channels: received items are those that were sent, each is received once, and none is left at the
+ * end.
+ */
 #include <errno.h>
 #include <time.h>
 
@@ -52,7 +55,7 @@ static void channel_two_receivers_thread(unsigned int thread)
 	channel_send(2);
 }
 
-/* There is one item at most, though two would fit. */
+/* At most one item is in the channel, although two would fit. */
 static void channel_length_thread(unsigned int thread)
 {
 	if (!thread)
@@ -89,7 +92,7 @@ SCENARIO("channel of two", 3, channel_set_up(0, 2), channel_two_receivers_thread
 SCENARIO("channel private of two", 3, channel_set_up(PRIVATE, 2), channel_two_receivers_thread,
 	 channel_finish);
 
-/* Closed: those that receive get what is left, and then go; those that send go. */
+/* Closed: receivers get the remaining items and then end; senders end. */
 static void channel_close_thread(unsigned int thread)
 {
 	if (thread) {
@@ -130,7 +133,7 @@ static void channel_free(void)
 	sim_free(shared->channel, sizeof(shared->channel));
 }
 
-/* Freed by the one that has received all, wherever those that have sent are. */
+/* Freed by the thread that has received all items, wherever the senders are. */
 static void channel_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -145,7 +148,7 @@ static void channel_freed_thread(unsigned int thread)
 SCENARIO("channel freed", 3, channel_set_up(0, 1), channel_freed_thread, no_finish);
 SCENARIO("channel private freed", 3, channel_set_up(PRIVATE, 1), channel_freed_thread, no_finish);
 
-/* By the one that finds it closed, wherever the one that closes it is. */
+/* Freed by the thread that finds it closed, wherever the closing thread is. */
 static void channel_closed_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -160,7 +163,7 @@ SCENARIO("channel closed freed", 2, channel_set_up(0, 1), channel_closed_freed_t
 SCENARIO("channel private closed freed", 2, channel_set_up(PRIVATE, 1),
 	 channel_closed_freed_thread, no_finish);
 
-/* Without the device nobody can wait. */
+/* Without the device no thread can wait. */
 static void channel_missing_set_up(void)
 {
 	channel_set_up(PRIVATE, 1);
@@ -189,14 +192,14 @@ static void channel_missing_thread(unsigned int thread)
 SCENARIO("channel without the device", 3, channel_missing_set_up(), channel_missing_thread,
 	 no_finish);
 
-/* Death: what is lost is at most the item that the dead one had in hand. */
+/* Death: at most the item that the dead thread had in hand is lost. */
 static void channel_sender_dies_set_up(void)
 {
 	channel_set_up(0, 1);
 	device_mortal(1, 24);
 }
 
-/* The second one's item comes. */
+/* The item of the second thread arrives. */
 static void channel_sender_dies_thread(unsigned int thread)
 {
 	if (thread) {
@@ -219,7 +222,7 @@ static void channel_receiver_dies_set_up(void)
 SCENARIO("channel receiver dies", 3, channel_receiver_dies_set_up(), channel_two_receivers_thread,
 	 no_finish);
 
-/* It is closed or not; a thread that closes it again finishes that. */
+/* The channel is closed or not; a thread that closes it again completes the close. */
 static void channel_closer_dies_set_up(void)
 {
 	channel_set_up(0, 1);
@@ -279,8 +282,8 @@ static void channel_timed_thread(unsigned int thread)
 SCENARIO("channel deadline", 3, channel_set_up(0, 1), channel_timed_thread, no_finish);
 
 /*
- * One cannot wake: what it would have to wake for it has not sent or received, and what it has, and
- * cannot tell those who sleep on its lock, the others make up for.
+ * One thread cannot wake. Its sends and receives that would have to wake fail, and the wake-ups of
+ * waiters for its lock are done by the other threads.
  */
 static void channel_owed_thread(unsigned int thread)
 {
@@ -314,7 +317,7 @@ SCENARIO("channel owed", 3, channel_set_up(0, 2), channel_owed_thread, channel_o
 SCENARIO("channel private owed", 3, channel_set_up(PRIVATE, 2), channel_owed_thread,
 	 channel_owed_finish);
 
-/* Who cannot wake the next one of its side has it woken by a call on the other side. */
+/* A thread that cannot wake the next one of its side: a call of the other side does it. */
 static void channel_owed_lock_thread(unsigned int thread)
 {
 	uint64_t item = thread + 1;

@@ -37,7 +37,7 @@ static void cond_signal_thread(unsigned int thread)
 	CHECK(!memwait_mutex_unlock(&shared->mutex));
 }
 
-/* The first can wake nobody, and the second makes up for it. */
+/* The first signal cannot wake, and the second one does it. */
 static void cond_owed_thread(unsigned int thread)
 {
 	int ret;
@@ -139,7 +139,7 @@ static void cond_two_mutexes_finish(void)
 SCENARIO("cond broadcast to two mutexes", 3, cond_set_up(0, 0), cond_two_mutexes_thread,
 	 cond_two_mutexes_finish);
 
-/* Destroyed and freed after a broadcast, while those that were woken leave. */
+/* Destroyed and freed after a broadcast, while the woken waiters leave. */
 static void cond_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -152,7 +152,7 @@ static void cond_freed_thread(unsigned int thread)
 	}
 	CHECK(!memwait_mutex_lock(&shared->mutex));
 	shared->data = 1;
-	/* Those that come later do not wait. */
+	/* Later threads do not wait. */
 	CHECK(!memwait_cond_broadcast(&shared->cond));
 	CHECK(!memwait_mutex_unlock(&shared->mutex));
 	CHECK(!memwait_cond_destroy(&shared->cond));
@@ -189,7 +189,7 @@ static void cond_timed_finish(void)
 
 SCENARIO("cond deadline", 3, cond_set_up(0, 0), cond_timed_thread, cond_timed_finish);
 
-/* Death of a waiter, or of the one that broadcasts, with a robust mutex. */
+/* Death of a waiter or of the broadcaster, with a robust mutex. */
 static void cond_lock_again(int ret)
 {
 	CHECK(!ret || ret == EOWNERDEAD);
@@ -218,7 +218,10 @@ static void cond_death_set_up(void)
 
 SCENARIO("cond death", 3, cond_death_set_up(), cond_death_thread, no_finish);
 
-/* With a mutex that is not: those that were woken may sleep on if the dead thread has the mutex. */
+/*
+ * With a mutex that is not robust, woken waiters may sleep forever if the dead thread holds the
+ * mutex.
+ */
 static bool cond_may_stop(void)
 {
 	return device_is_dead(0) && !done[0] &&
@@ -247,3 +250,52 @@ static void cond_broadcaster_dies_thread(unsigned int thread)
 
 SCENARIO("cond broadcast death", 3, cond_broadcaster_dies_set_up(), cond_broadcaster_dies_thread,
 	 no_finish);
+
+/*
+ * The mutex becomes not recoverable while a thread waits for the condition. A thread that finds it
+ * so broadcasts, and the waiter returns with ENOTRECOVERABLE.
+ */
+static void cond_lost_set_up(void)
+{
+	cond_set_up(0, ROBUST);
+	device_mortal(0, 12);
+}
+
+static void cond_lost_wait(void)
+{
+	int ret = memwait_mutex_lock(&shared->mutex);
+
+	while (ret != ENOTRECOVERABLE) {
+		cond_lock_again(ret);
+		if (shared->data)
+			break;
+		ret = memwait_cond_wait(&shared->cond, &shared->mutex);
+	}
+	if (ret != ENOTRECOVERABLE)
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void cond_lost_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread == 1) {
+		cond_lost_wait();
+		return;
+	}
+	ret = memwait_mutex_lock(&shared->mutex);
+	CHECK(!ret || ret == EOWNERDEAD || ret == ENOTRECOVERABLE);
+	if (!thread) {
+		step();
+		if (ret)
+			return;
+	} else if (!ret) {
+		shared->data = 1;
+	}
+	if (ret != EOWNERDEAD)
+		CHECK(!memwait_cond_broadcast(&shared->cond));
+	if (ret != ENOTRECOVERABLE)
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+SCENARIO("cond not recoverable", 4, cond_lost_set_up(), cond_lost_thread, no_finish);

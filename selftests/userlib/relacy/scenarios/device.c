@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the threads of a process have in common: its number, and the descriptor of the device. */
+/* State that the threads of a process share: its process number, and the device's descriptor. */
 #include "../scenarios.h"
 
-/* See internal.h: the number is that of a child that has not asked for it. */
+/* See internal.h: the number of a child that has not determined it yet. */
 extern _Atomic uint32_t *memwait_process;
 uint32_t memwait_process_number(void);
 
@@ -29,7 +29,7 @@ static void child_finish(void)
 
 SCENARIO("device child's number", 3, child_set_up(), child_thread, child_finish);
 
-/* Each thread finds the device closed, and opens it again. */
+/* Each thread finds the device closed and opens it again. */
 static void closed_set_up(void)
 {
 	CHECK(!memwait_sem_init(&shared->sem, 0, 0));

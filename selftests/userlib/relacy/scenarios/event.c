@@ -15,7 +15,7 @@ static void event_finish(void)
 	CHECK(!memwait_event_destroy(&shared->event));
 }
 
-/* Two wait. */
+/* Two waiters. */
 static void event_thread(unsigned int thread)
 {
 	if (thread) {
@@ -30,7 +30,7 @@ static void event_thread(unsigned int thread)
 SCENARIO("event", 3, event_set_up(0), event_thread, event_finish);
 SCENARIO("event private", 3, event_set_up(PRIVATE), event_thread, event_finish);
 
-/* One that clears it before it looks for work overlooks none. */
+/* A thread that clears the event before it looks for work overlooks none. */
 static void event_work_thread(unsigned int thread)
 {
 	if (thread) {
@@ -46,7 +46,10 @@ static void event_work_thread(unsigned int thread)
 
 SCENARIO("event work", 3, event_set_up(0), event_work_thread, event_finish);
 
-/* What was done before a clear is there for whoever has seen it set, and finds it unset. */
+/*
+ * What was done before a clear is visible to a thread that has seen the event set and then finds it
+ * unset.
+ */
 static void event_cleared_thread(unsigned int thread)
 {
 	int ret;
@@ -68,11 +71,14 @@ SCENARIO("event cleared", 2, event_set_up(0), event_cleared_thread, event_finish
 static void event_set_set_up(unsigned int flags)
 {
 	event_set_up(flags);
-	/* The device changes words while threads run. */
+	/* The device changes words only while threads run. */
 	shared->event.reserved[0] = 1;
 }
 
-/* It is set already, and set again, before both of two clears: each sees what the sets announce. */
+/*
+ * The event is set already, and set again before two clears: each clear sees what the sets
+ * announce.
+ */
 static void event_clears_thread(unsigned int thread)
 {
 	if (!thread) {
@@ -89,14 +95,14 @@ static void event_clears_finish(void)
 {
 	_Atomic uint32_t *word = (_Atomic uint32_t *)&shared->event;
 
-	/* Two changes: had the second set come after a clear, there were three. */
+	/* Two changes: if the second set had come after a clear, there would be three. */
 	CHECK(atomic_load_explicit(word, memory_order_relaxed) != 2 || shared->data);
 	event_finish();
 }
 
 SCENARIO("event clears", 3, event_set_set_up(0), event_clears_thread, event_clears_finish);
 
-/* A set that can wake nobody sets it, and the next one wakes them. */
+/* A set that cannot wake sets the event, and the next set wakes the waiters. */
 static void event_owed_thread(unsigned int thread)
 {
 	int ret;
@@ -132,5 +138,5 @@ static void event_timed_thread(unsigned int thread)
 		CHECK(shared->data);
 }
 
-/* It may come too late. */
+/* The set may come too late. */
 SCENARIO("event deadline", 2, event_set_up(0), event_timed_thread, event_finish);

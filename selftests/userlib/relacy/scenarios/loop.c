@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A loop that is closed with an operation pending: it takes nothing with it. Thread 1 has the loop;
- * the others want what the operation waits for, and get it.
+ * A loop that is closed with an operation pending must not keep anything. Thread 1 has the loop;
+ * the other threads want what the operation waits for, and must get it.
  */
 #include <errno.h>
 
@@ -12,40 +12,40 @@ static memwait_channel_t *channel(void)
 	return (memwait_channel_t *)shared->channel;
 }
 
-struct told {
+struct outcome {
 	int calls;
 	int result;
 };
 
-static void tell(memwait_op_t *op, int result, void *data)
+static void record(memwait_op_t *op, int result, void *data)
 {
-	struct told *told = data;
+	struct outcome *outcome = data;
 
 	(void)op;
-	told->calls++;
-	told->result = result;
+	outcome->calls++;
+	outcome->result = result;
 }
 
 /*
- * Begins an operation on @object, perhaps dispatches, and closes the loop. Returns whether it has
- * got what it waited for.
+ * Begins an operation on @object, perhaps dispatches, and closes the loop. Returns whether the
+ * operation has got what it waited for.
  */
 static bool begin_and_close(int (*begin)(void *object, memwait_op_t *op), void *object)
 {
-	struct told told = { 0 };
+	struct outcome outcome = { 0 };
 	memwait_loop_t *loop;
 	memwait_op_t op;
 	int ret;
 
 	CHECK(!memwait_loop_new(&loop, 0));
-	CHECK(!memwait_op_init(&op, loop, tell, &told));
+	CHECK(!memwait_op_init(&op, loop, record, &outcome));
 	ret = begin(object, &op);
 	CHECK(!ret || ret == EINPROGRESS);
 	if (ret && sim_random(2))
-		CHECK(memwait_loop_dispatch(loop, MEMWAIT_ALL) == told.calls);
+		CHECK(memwait_loop_dispatch(loop, MEMWAIT_ALL) == outcome.calls);
 	CHECK(!memwait_loop_close(loop));
-	CHECK(!memwait_op_pending(&op) && !told.result && told.calls < 2);
-	return !ret || told.calls;
+	CHECK(!memwait_op_pending(&op) && !outcome.result && outcome.calls < 2);
+	return !ret || outcome.calls;
 }
 
 static int begin_lock(void *mutex, memwait_op_t *op)
@@ -148,7 +148,7 @@ static int begin_sem(void *sem, memwait_op_t *op)
 	return memwait_sem_wait_async(sem, op);
 }
 
-/* One post, for thread 2: the operation does not get it, or gives it back. */
+/* One post, for thread 2: the operation does not get it, or posts it again. */
 static void sem_thread(unsigned int thread)
 {
 	if (thread == 2)
@@ -174,7 +174,7 @@ SCENARIO("loop closed sem", 3, sem_set_up(0), sem_thread, sem_finish);
 SCENARIO("loop closed private sem", 3, sem_set_up(PRIVATE), sem_thread, sem_finish);
 SCENARIO("loop closed fair sem", 3, sem_set_up(MEMWAIT_SEM_FAIR), sem_thread, sem_finish);
 
-/* Of the loop's thread: what it has received, or sends. */
+/* The item that the loop's thread has received or sends. */
 static uint64_t item;
 
 static int begin_receive(void *from, memwait_op_t *op)
@@ -187,7 +187,7 @@ static int begin_send(void *to, memwait_op_t *op)
 	return memwait_channel_send_async(to, &item, sizeof(item), op);
 }
 
-/* One item, for thread 2, likewise. */
+/* One item, for thread 2, in the same way. */
 static void receive_thread(unsigned int thread)
 {
 	uint64_t sent = 7;
@@ -204,7 +204,7 @@ static void receive_thread(unsigned int thread)
 	CHECK(!memwait_channel_send(channel(), &sent, sizeof(sent)));
 }
 
-/* What the operation has sent its thread, or thread 0, receives. */
+/* If the operation has sent its item, its thread or thread 0 receives it. */
 static void send_thread(unsigned int thread)
 {
 	uint64_t sent = 8, received = 0;
@@ -252,7 +252,7 @@ static int begin_cond(void *cond, memwait_op_t *op)
 	return memwait_cond_wait_async(cond, &shared->mutex, op);
 }
 
-/* One signal, for thread 2, likewise. */
+/* One signal, for thread 2, in the same way. */
 static void cond_thread(unsigned int thread)
 {
 	if (thread == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Mutexes: the data is the holder's; nobody sleeps that could have it. */
+/* Mutexes: only the holder accesses the data; no thread sleeps while the mutex is free. */
 #include <errno.h>
 #include <time.h>
 
@@ -28,7 +28,7 @@ SCENARIO("mutex private", 3, mutex_set_up(PRIVATE), mutex_thread, mutex_finish);
 SCENARIO("mutex fair", 3, mutex_set_up(FAIR), mutex_thread, mutex_finish);
 SCENARIO("mutex robust", 3, mutex_set_up(ROBUST), mutex_thread, mutex_finish);
 
-/* Threads that come back at once, and lose so often that the lock is kept for them. */
+/* Threads that relock immediately, and lose so often that the mutex is reserved for them. */
 static void mutex_again_thread(unsigned int thread)
 {
 	int i;
@@ -46,7 +46,7 @@ static void mutex_again_finish(void)
 SCENARIO("mutex again", 3, mutex_set_up(0), mutex_again_thread, mutex_again_finish);
 SCENARIO("mutex private again", 3, mutex_set_up(PRIVATE), mutex_again_thread, mutex_again_finish);
 
-/* A notify that is late: for what was in this memory before. It hands nothing over. */
+/* A late notify, meant for an earlier object in this memory. It hands nothing over. */
 static void mutex_late_thread(unsigned int thread)
 {
 	if (thread == 2)
@@ -63,7 +63,7 @@ static void mutex_late_finish(void)
 
 SCENARIO("mutex fair, notified late", 3, mutex_set_up(FAIR), mutex_late_thread, mutex_late_finish);
 
-/* The owner of a recursive one is read by others. */
+/* Other threads read the owner of a recursive mutex. */
 static void mutex_recursive_thread(unsigned int thread)
 {
 	CHECK(!memwait_mutex_lock(&shared->mutex));
@@ -75,7 +75,7 @@ static void mutex_recursive_thread(unsigned int thread)
 
 SCENARIO("mutex recursive", 3, mutex_set_up(RECURSIVE), mutex_recursive_thread, mutex_finish);
 
-/* Tries only, and waits with a deadline. */
+/* Threads that only try, and that wait with a deadline. */
 static void mutex_try_thread(unsigned int thread)
 {
 	int ret;
@@ -103,7 +103,10 @@ SCENARIO("mutex trylock", 3, mutex_set_up(0), mutex_try_thread, mutex_try_finish
 SCENARIO("mutex fair trylock", 3, mutex_set_up(FAIR), mutex_try_thread, mutex_try_finish);
 SCENARIO("mutex robust trylock", 3, mutex_set_up(ROBUST), mutex_try_thread, mutex_try_finish);
 
-/* Without the device nobody can wait. What is unlocked is there for others all the same. */
+/*
+ * Without the device no thread can wait. Data written under the mutex is visible to the next holder
+ * nevertheless.
+ */
 static void mutex_missing_set_up(void)
 {
 	mutex_set_up(0);
@@ -130,7 +133,7 @@ static void mutex_missing_thread(unsigned int thread)
 SCENARIO("mutex without the device", 3, mutex_missing_set_up(), mutex_missing_thread,
 	 mutex_try_finish);
 
-/* The last one that has it frees what it guards, and the mutex itself. */
+/* The last holder frees the data and the mutex itself. */
 static void mutex_freed_thread(unsigned int thread)
 {
 	bool last;
@@ -148,7 +151,7 @@ SCENARIO("mutex freed", 3, mutex_set_up(0), mutex_freed_thread, no_finish);
 SCENARIO("mutex private freed", 3, mutex_set_up(PRIVATE), mutex_freed_thread, no_finish);
 SCENARIO("mutex robust freed", 3, mutex_set_up(ROBUST), mutex_freed_thread, no_finish);
 
-/* One that destroy says is not locked may be freed, with what it has guarded. */
+/* If destroy succeeds, the mutex may be freed with the data that it protected. */
 static void mutex_destroyed_thread(unsigned int thread)
 {
 	if (!thread) {
@@ -165,10 +168,7 @@ static void mutex_destroyed_thread(unsigned int thread)
 SCENARIO("mutex destroyed", 2, mutex_set_up(0), mutex_destroyed_thread, no_finish);
 SCENARIO("mutex robust destroyed", 2, mutex_set_up(ROBUST), mutex_destroyed_thread, no_finish);
 
-/*
- * Death. Of a mutex that is not robust it may stay locked then, if it was the holder that died: one
- * that was within its calls.
- */
+/* Death. A mutex that is not robust may stay locked if its holder died inside a call. */
 static bool mutex_may_stop(void)
 {
 	unsigned int thread;
@@ -198,7 +198,7 @@ static void mutex_death_thread(unsigned int thread)
 
 SCENARIO("mutex death", 3, mutex_death_set_up(), mutex_death_thread, no_finish);
 
-/* For those that have waited, and die before they have it. */
+/* For waiters that die before they get the mutex. */
 static void mutex_again_death_set_up(void)
 {
 	mutex_set_up(0);
@@ -215,7 +215,7 @@ static void mutex_again_death_thread(unsigned int thread)
 
 SCENARIO("mutex again death", 3, mutex_again_death_set_up(), mutex_again_death_thread, no_finish);
 
-/* Of a robust one the next is told, and sees what the dead has written. */
+/* A robust mutex: the next owner gets EOWNERDEAD and sees what the dead thread wrote. */
 static void robust_death_set_up(void)
 {
 	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
@@ -251,7 +251,7 @@ static void robust_death_finish(void)
 
 SCENARIO("mutex robust death", 3, robust_death_set_up(), robust_death_thread, robust_death_finish);
 
-/* One that gives up, although it may have been told. */
+/* A waiter that gives up, although it may have received a death notification. */
 static void robust_timed_death_thread(unsigned int thread)
 {
 	int ret;
@@ -279,7 +279,7 @@ static void robust_timed_death_set_up(void)
 SCENARIO("mutex robust deadline death", 3, robust_timed_death_set_up(), robust_timed_death_thread,
 	 robust_death_finish);
 
-/* Not made consistent, it is not recoverable; and nobody sleeps on it. */
+/* Not made consistent: it is not recoverable, and no thread sleeps on it. */
 static void robust_lost_thread(unsigned int thread)
 {
 	int ret = memwait_mutex_lock(&shared->mutex);
@@ -299,7 +299,7 @@ SCENARIO("mutex robust not recoverable", 3, robust_death_set_up(), robust_lost_t
 	 robust_death_finish);
 
 /* The mutex of a dead owner may be destroyed. */
-static void robust_dead_destroyed_thread(unsigned int thread)
+static void robust_death_destroyed_thread(unsigned int thread)
 {
 	if (!thread) {
 		CHECK(!memwait_mutex_lock(&shared->mutex));
@@ -313,11 +313,33 @@ static void robust_dead_destroyed_thread(unsigned int thread)
 	}
 }
 
-static void robust_dead_destroyed_set_up(void)
+static void robust_death_destroyed_set_up(void)
 {
 	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
 	device_mortal(0, 8);
 }
 
-SCENARIO("mutex robust death destroyed", 2, robust_dead_destroyed_set_up(),
-	 robust_dead_destroyed_thread, no_finish);
+SCENARIO("mutex robust death destroyed", 2, robust_death_destroyed_set_up(),
+	 robust_death_destroyed_thread, no_finish);
+
+/* An unlock that cannot wake a waiter: the next unlock wakes it. */
+static void robust_owed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread) {
+		mutex_thread(thread);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data++;
+	device_cannot_wake(true);
+	ret = memwait_mutex_unlock(&shared->mutex);
+	CHECK(!ret || ret == EMFILE);
+	device_cannot_wake(false);
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+SCENARIO("mutex robust owed", 2, mutex_set_up(ROBUST), robust_owed_thread, mutex_finish);

@@ -43,7 +43,7 @@ static void rwlock_finish(void)
 	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
 }
 
-/* An unlock that can wake nobody, and then what makes up for it. */
+/* An unlock that cannot wake, and then a call that does the wake-up. */
 static void rwlock_owe(void)
 {
 	int ret;
@@ -60,7 +60,7 @@ static void rwlock_owe(void)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-/* The last reader can wake nobody, and what it does next makes up for it. */
+/* The last reader cannot wake, and its next call does it. */
 static void rwlock_owed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -72,7 +72,7 @@ static void rwlock_owed_thread(unsigned int thread)
 	rwlock_owe();
 }
 
-/* A reader that came through the gate can wake nobody there, and another one makes up for it. */
+/* A reader that came through the gate cannot wake there, and another thread does it. */
 static void rwlock_gate_owes_thread(unsigned int thread)
 {
 	int ret;
@@ -91,7 +91,7 @@ static void rwlock_gate_owes_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-/* One that only tries can wake nobody at the gate: a reader inside makes up for it, or itself. */
+/* A trylock cannot wake at the gate: a reader that holds the lock does it, or the thread itself. */
 static void rwlock_try_owes_thread(unsigned int thread)
 {
 	int ret;
@@ -113,7 +113,7 @@ static void rwlock_try_owes_thread(unsigned int thread)
 	}
 }
 
-/* A writer likewise, with a reader and a writer behind it. */
+/* The same for a writer, with a reader and a writer behind it. */
 static void rwlock_writer_owes_thread(unsigned int thread)
 {
 	if (thread) {
@@ -148,7 +148,7 @@ SCENARIO("rwlock private", 3, rwlock_set_up(WRITER | PRIVATE), rwlock_thread, rw
 SCENARIO("rwlock fair", 3, rwlock_set_up(FAIR), rwlock_thread, rwlock_finish);
 SCENARIO("rwlock robust", 3, rwlock_set_up(WRITER | ROBUST), rwlock_thread, rwlock_finish);
 
-/* One comes in twice, whatever the writer waits for. */
+/* One thread locks for reading twice, whatever the writer waits for. */
 static void rwlock_twice_thread(unsigned int thread)
 {
 	if (thread == 1)
@@ -190,7 +190,7 @@ static void rwlock_try_thread(unsigned int thread)
 
 SCENARIO("rwlock trylock", 3, rwlock_set_up(WRITER), rwlock_try_thread, rwlock_finish);
 
-/* One that destroy says is not locked may be freed, with what it has guarded. */
+/* If destroy succeeds, the lock may be freed with the data that it protected. */
 static void rwlock_destroyed_by(unsigned int thread, bool writes)
 {
 	if (!thread) {
@@ -228,8 +228,8 @@ SCENARIO("rwlock robust destroyed after a reader", 2, rwlock_set_up(WRITER | ROB
 	 rwlock_reader_destroyed_thread, no_finish);
 
 /*
- * A writer can wake nobody at the gate, where another thread has slept. That thread may destroy the
- * lock as soon as it has read, wherever the writer is.
+ * A writer cannot wake at the gate, where another thread sleeps. That thread may destroy the lock
+ * as soon as it has read, wherever the writer is.
  */
 static void rwlock_destroyed_owing_thread(unsigned int thread)
 {
@@ -314,7 +314,10 @@ static void rwlock_lost_thread(unsigned int thread)
 
 SCENARIO("rwlock not recoverable", 3, rwlock_death_set_up(), rwlock_lost_thread, no_finish);
 
-/* One that inherits the gate, and gives up as there are readers, leaves the rest to the next. */
+/*
+ * A writer that gets the gate from a dead writer, and gives up because of readers, leaves the lock
+ * to the next writer.
+ */
 static void rwlock_abandoned_set_up(void)
 {
 	rwlock_set_up(WRITER | ROBUST);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Semaphores: what was written before a post is there for the thread that has taken it. */
+/* Semaphores: what was written before a post is visible to the thread that consumed it. */
 #include <errno.h>
 #include <time.h>
 
@@ -36,7 +36,7 @@ SCENARIO("sem", 3, sem_set_up(0, 0), sem_thread, sem_finish);
 SCENARIO("sem private", 3, sem_set_up(PRIVATE, 0), sem_thread, sem_finish);
 SCENARIO("sem fair", 3, sem_set_up(FAIR, 0), sem_thread, sem_finish);
 
-/* Two post, two wait. */
+/* Two posts, two waits. */
 static void sem_many_thread(unsigned int thread)
 {
 	if (thread < 2) {
@@ -50,7 +50,7 @@ SCENARIO("sem two posts", 4, sem_set_up(0, 0), sem_many_thread, sem_finish);
 SCENARIO("sem private two posts", 4, sem_set_up(PRIVATE, 0), sem_many_thread, sem_finish);
 SCENARIO("sem fair two posts", 4, sem_set_up(FAIR, 0), sem_many_thread, sem_finish);
 
-/* As a lock. */
+/* Used as a lock. */
 static void sem_lock_thread(unsigned int thread)
 {
 	CHECK(!memwait_sem_wait(&shared->sem));
@@ -68,7 +68,7 @@ SCENARIO("sem as a lock", 3, sem_set_up(0, 1), sem_lock_thread, sem_lock_finish)
 SCENARIO("sem private as a lock", 3, sem_set_up(PRIVATE, 1), sem_lock_thread, sem_lock_finish);
 SCENARIO("sem fair as a lock", 3, sem_set_up(FAIR, 1), sem_lock_thread, sem_lock_finish);
 
-/* A thread that has waited may free it. */
+/* A thread whose wait has returned may free it. */
 static void sem_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -84,7 +84,9 @@ SCENARIO("sem freed", 2, sem_set_up(0, 0), sem_freed_thread, no_finish);
 SCENARIO("sem private freed", 2, sem_set_up(PRIVATE, 0), sem_freed_thread, no_finish);
 SCENARIO("sem fair freed", 2, sem_set_up(FAIR, 0), sem_freed_thread, no_finish);
 
-/* One that destroy says has no waiter may be freed, with what the posts have told of. */
+/*
+ * If destroy reports no waiter, the semaphore may be freed, and what preceded the posts is visible.
+ */
 static void sem_destroyed_thread(unsigned int thread)
 {
 	int value = 0;
@@ -122,7 +124,7 @@ static void sem_timed_thread(unsigned int thread)
 	if (ret)
 		return;
 	CHECK(shared->data == 1);
-	/* For the other one. */
+	/* For the other waiter. */
 	CHECK(!memwait_sem_post(&shared->sem));
 }
 
@@ -138,8 +140,8 @@ SCENARIO("sem deadline", 3, sem_set_up(0, 0), sem_timed_thread, sem_timed_finish
 SCENARIO("sem fair deadline", 3, sem_set_up(FAIR, 0), sem_timed_thread, sem_timed_finish);
 
 /*
- * Two posts for three waiters, of which two may die: nobody sleeps beside a value, and no more is
- * lost than the dead had taken.
+ * Two posts for three waiters, two of which may die: no thread sleeps while the value is positive,
+ * and only posts that dead threads consumed are lost.
  */
 static bool sem_may_stop(void)
 {

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a process of the deaths test trades in, beside locks, and how it does several at once. */
-#ifndef DEATHS_TRADES_TEST_H
-#define DEATHS_TRADES_TEST_H
+/*
+ * What else a process of the deaths test uses besides locks, and how it uses several objects at
+ * once.
+ */
+#ifndef DEATHS_WORK_TEST_H
+#define DEATHS_WORK_TEST_H
 
 #include "deaths_test.h"
 
 /* Queues: producers and consumers wait for conditions. */
 
-static memwait_cond_t *cond_of(struct guarded *g, enum told told)
+static memwait_cond_t *cond_of(struct guarded *g, enum change change)
 {
-	return told == FILLED ? &g->filled : &g->freed;
+	return change == FILLED ? &g->filled : &g->freed;
 }
 
-static bool may_go_on(const struct guarded *g, bool produces)
+static bool can_proceed(const struct guarded *g, bool produces)
 {
 	uint64_t there = g->made - g->taken;
 
 	return g->closed || (produces ? there < area->queue_size : there > 0);
 }
 
-/* A dead owner may have had a signal in hand, or have been about to give one. */
+/* A dead owner may have consumed a signal, or may have been about to send one. */
 static void enter_queue(int o, int ret)
 {
 	struct guarded *g = &area->objects[o];
@@ -38,7 +41,7 @@ static int call_cond(memwait_cond_t *cond, struct guarded *g, enum form how,
 			    memwait_cond_clockwait, memwait_cond_wait, time, op, cond, &g->mutex);
 }
 
-/* With the lock. */
+/* Called with the lock held. */
 static void await_change(int o, memwait_cond_t *cond)
 {
 	struct guarded *g = &area->objects[o];
@@ -55,25 +58,25 @@ static void await_change(int o, memwait_cond_t *cond)
 	enter_queue(o, ret == ETIMEDOUT ? 0 : ret);
 }
 
-static void tell(int o, enum told told)
+static void signal_change(int o, enum change change)
 {
-	memwait_cond_t *cond = cond_of(&area->objects[o], told);
+	memwait_cond_t *cond = cond_of(&area->objects[o], change);
 
 	if (one_in(4))
 		CHECK_OK(memwait_cond_broadcast(cond));
 	else
 		CHECK_OK(memwait_cond_signal(cond));
-	store(&me->tells[o], NOBODY);
+	store(&me->unsignalled[o], NO_CHANGE);
 }
 
-/* With the lock: adds one or takes one. Then it is unlocked, and told, in either order. */
-static void go_on(int o, bool produces)
+/* Called with the lock held: adds or removes an item. Then unlocks and signals, in either order. */
+static void proceed(int o, bool produces)
 {
 	struct guarded *g = &area->objects[o];
-	enum told told = produces ? FILLED : FREED;
+	enum change change = produces ? FILLED : FREED;
 	bool early = one_in(2);
 
-	store(&me->tells[o], told);
+	store(&me->unsignalled[o], change);
 	if (produces) {
 		store(&g->items[g->made % area->queue_size], g->made + 1);
 		store(&g->made, g->made + 1);
@@ -85,13 +88,13 @@ static void go_on(int o, bool produces)
 		store(&g->taken, g->taken + 1);
 	}
 	if (early)
-		tell(o, told);
+		signal_change(o, change);
 	leave(o);
 	if (!early)
-		tell(o, told);
+		signal_change(o, change);
 }
 
-static void trade(int o, bool produces)
+static void use_queue(int o, bool produces)
 {
 	struct guarded *g = &area->objects[o];
 	int ret;
@@ -101,23 +104,23 @@ static void trade(int o, bool produces)
 		if (!is_taken(ret))
 			continue;
 		enter_queue(o, ret);
-		while (!may_go_on(g, produces))
+		while (!can_proceed(g, produces))
 			await_change(o, cond_of(g, produces ? FREED : FILLED));
 		if (g->closed)
 			break;
-		go_on(o, produces);
+		proceed(o, produces);
 	}
 	leave(o);
 }
 
 static void produce(int o)
 {
-	trade(o, true);
+	use_queue(o, true);
 }
 
 static void consume(int o)
 {
-	trade(o, false);
+	use_queue(o, false);
 }
 
 /* The channel. */
@@ -132,7 +135,7 @@ static uint32_t check_of(const struct item *item)
 	return (item->sender + 1) * 2654435761U ^ (uint32_t)item->number;
 }
 
-/* Returns whether it was not yet. */
+/* Returns false if the item was marked before. */
 static bool mark(uint64_t (*marks)[MOST_ITEMS / 64], int sender, uint64_t number)
 {
 	uint64_t bit = 1ULL << number % 64;
@@ -141,7 +144,7 @@ static bool mark(uint64_t (*marks)[MOST_ITEMS / 64], int sender, uint64_t number
 				   __ATOMIC_SEQ_CST) & bit);
 }
 
-/* The next item, if this round has one: written down before it is sent. */
+/* Returns the next item, if this round has one. It is recorded before it is sent. */
 static bool make_item(struct item *item)
 {
 	if (me->next >= MOST_ITEMS)
@@ -152,7 +155,7 @@ static bool make_item(struct item *item)
 	return true;
 }
 
-/* EPIPE: false. */
+/* Returns false for EPIPE. */
 static bool has_sent(int ret)
 {
 	if (!ret) {
@@ -190,7 +193,7 @@ static void send_items(int unused)
 	} while (has_sent(ret) && running());
 }
 
-/* Returns whether to go on. */
+/* Returns whether the receiver continues. */
 static bool has_received(int ret, const struct item *item)
 {
 	if (has_given_up(ret) || ret == EPIPE) {
@@ -201,14 +204,14 @@ static bool has_received(int ret, const struct item *item)
 	add(&area->items_received, 1);
 	if (item->sender != POISON) {
 		if (item->sender >= MOST_SLOTS || item->check != check_of(item))
-			broken("item %llu of %u is torn", (unsigned long long)item->number,
+			broken("item %llu of %u is corrupt", (unsigned long long)item->number,
 			       item->sender);
 		if (item->number <= my_last[item->sender])
 			broken("item %llu of %u after item %llu", (unsigned long long)item->number,
 			       item->sender, (unsigned long long)my_last[item->sender]);
 		my_last[item->sender] = item->number;
 		if (!mark(area->received, item->sender, item->number))
-			broken("item %llu of %u twice", (unsigned long long)item->number,
+			broken("item %llu of %u received twice", (unsigned long long)item->number,
 			       item->sender);
 	}
 	store(&me->receiving, 0);
@@ -236,7 +239,7 @@ static void receive_items(int unused)
 	} while (has_received(ret, &item));
 }
 
-/* The barrier: a process is there from before it calls until after it has returned. */
+/* The barrier. A process counts as present from before its call until after the return. */
 
 static uint64_t stamp(void)
 {
@@ -255,7 +258,10 @@ static void arrive(void)
 	store(&me->arrived, stamp());
 }
 
-/* There was a time since it has arrived when all were there. So none has been away since then. */
+/*
+ * At some time since this process arrived, all were present. So no process can have been absent
+ * since then.
+ */
 static void return_from_barrier(int ret)
 {
 	int slot;
@@ -263,7 +269,7 @@ static void return_from_barrier(int ret)
 	if (!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD) {
 		for (slot = 0; slot < MOST_SLOTS; slot++) {
 			if (area->members[slot] && is_absent(&area->records[slot]))
-				broken("slot %d has passed the barrier, and slot %d was not there",
+				broken("slot %d passed the barrier, but slot %d was not there",
 				       my_slot, slot);
 		}
 		add(&area->meetings, 1);
@@ -292,7 +298,7 @@ static void meet(int unused)
 	}
 }
 
-/* The wait group: in each epoch there are tickets. When all are done, all processes go on. */
+/* The wait group. Each epoch has tickets. When all tickets are done, all processes continue. */
 
 static void claim_tickets(void)
 {
@@ -326,7 +332,7 @@ static void pass_epoch(uint32_t epoch, int ret)
 		uint32_t ticket = load(&area->tickets[i]);
 
 		if (TICKET_STATE(ticket) == UNCLAIMED || TICKET_STATE(ticket) == CLAIMED)
-			broken("wait group: slot %d goes on, and ticket %d is %x", my_slot, i,
+			broken("wait group: slot %d continued, but ticket %d is %x", my_slot, i,
 			       ticket);
 	}
 	store(&me->passed, epoch);
@@ -363,8 +369,8 @@ static void help(int unused)
 }
 
 /*
- * A process that does all of this at once, in one loop. A task begins something, which ends at once
- * or by a callback.
+ * A process that does all this at the same time in one loop. A task begins a call, which ends
+ * immediately or with a callback.
  */
 struct task {
 	const char *name;
@@ -431,7 +437,7 @@ static void end_consume(struct task *task, int ret)
 		return;
 	}
 	enter_queue(task->object, ret);
-	while (!may_go_on(g, false)) {
+	while (!can_proceed(g, false)) {
 		put_hand(task->object, WAITING);
 		ret = memwait_cond_wait_async(&g->filled, &g->mutex, &task->op);
 		if (ret == EINPROGRESS) {
@@ -443,7 +449,7 @@ static void end_consume(struct task *task, int ret)
 	if (g->closed)
 		leave(task->object);
 	else
-		go_on(task->object, false);
+		proceed(task->object, false);
 }
 
 static int begin_send(struct task *task)
@@ -484,7 +490,7 @@ static void end_meet(struct task *task, int ret)
 	return_from_barrier(ret);
 }
 
-/* For the next epoch, which is a wait for a word, or for the end of this one. */
+/* Waits for the next epoch, by a wait for its word, or for the end of this epoch. */
 static int begin_epoch(struct task *task)
 {
 	int ret;
@@ -514,7 +520,7 @@ static struct task tasks[] = {
 	{ .name = "epoch", .begin = begin_epoch, .end = end_epoch },
 };
 
-/* Returns whether there is nothing to do but to wait. */
+/* Returns whether the task is waiting. */
 static bool begin_task(struct task *task)
 {
 	int ret;
@@ -555,7 +561,7 @@ static void juggle(int unused)
 		all_pend = true;
 		for (i = 0; i < ARRAY_SIZE(tasks); i++)
 			all_pend = begin_task(&tasks[i]) && all_pend;
-		/* With a deadline only to look at the phase. */
+		/* The timeout is there only to check the phase. */
 		if (poll(&pfd, 1, all_pend ? 10 : 0) > 0 &&
 		    memwait_loop_dispatch(my_loop, MEMWAIT_ALL) < 0)
 			broken("dispatch");
@@ -563,4 +569,4 @@ static void juggle(int unused)
 	cancel_tasks();
 }
 
-#endif /* DEATHS_TRADES_TEST_H */
+#endif /* DEATHS_WORK_TEST_H */
