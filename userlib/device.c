@@ -461,22 +461,33 @@ static uint32_t owned_if_possible(uint32_t flags)
 	return flags;
 }
 
-/* Sets an absolute deadline. Returns 0, or EINVAL for an unknown clock or no time. */
+_Static_assert(!(MEMWAIT_RELATIVE & ~MEMWAIT_LIBRARY_FLAGS), "no flag of the kernel has this bit");
+
+/* Sets the deadline of a function with @clock and @time. Returns 0, or EINVAL for another clock. */
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time)
 {
 	const uint64_t second = 1000000000;
+	bool is_relative = clock == MEMWAIT_RELATIVE;
+	struct memwait_deadline now;
 
-	if (!time || (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC))
+	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && !is_relative)
 		return EINVAL;
+	*deadline = memwait_never;
+	if (!time)
+		return 0;
 	deadline->flags = clock == CLOCK_REALTIME ? MEMWAIT_CLOCK_REALTIME : 0;
 	deadline->error = time->tv_nsec < 0 || time->tv_nsec >= (long)second ? EINVAL : 0;
 	if (time->tv_sec < 0)
 		deadline->ns = 0;
-	else if ((uint64_t)time->tv_sec >= MEMWAIT_FOREVER / second)
-		deadline->ns = MEMWAIT_FOREVER;
-	else
+	else if ((uint64_t)time->tv_sec < MEMWAIT_FOREVER / second)
 		deadline->ns = (uint64_t)time->tv_sec * second + (uint64_t)time->tv_nsec;
+	if (!is_relative || time->tv_sec < 0)
+		return 0;
+
+	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);
+	if (__builtin_add_overflow(deadline->ns, now.ns, &deadline->ns))
+		deadline->ns = MEMWAIT_FOREVER;
 	return 0;
 }
 
@@ -490,33 +501,20 @@ void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, 
 	deadline->ns += ms * 1000000ULL;
 }
 
-_Static_assert(!(MEMWAIT_RELATIVE & ~MEMWAIT_LIBRARY_FLAGS), "no flag of the kernel has this bit");
-
-/*
- * Sets a deadline from the parameters of word functions: never if @timeout is NULL; otherwise on
- * CLOCK_MONOTONIC, or by @flags on CLOCK_REALTIME or relative. Returns 0, or EINVAL for both flags.
- */
+/* Sets the deadline of a function with @timeout and @flags. Returns 0, or EINVAL for both clocks. */
 int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec *timeout,
 			unsigned int flags)
 {
-	clockid_t clock = flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-	struct memwait_deadline now;
-
-	if (flags & MEMWAIT_RELATIVE && flags & MEMWAIT_CLOCK_REALTIME)
+	switch (flags & (MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE)) {
+	case 0:
+		return memwait_deadline_set(deadline, CLOCK_MONOTONIC, timeout);
+	case MEMWAIT_CLOCK_REALTIME:
+		return memwait_deadline_set(deadline, CLOCK_REALTIME, timeout);
+	case MEMWAIT_RELATIVE:
+		return memwait_deadline_set(deadline, MEMWAIT_RELATIVE, timeout);
+	default:
 		return EINVAL;
-	*deadline = memwait_never;
-	if (!timeout)
-		return 0;
-	memwait_deadline_set(deadline, clock, timeout);
-	if (!(flags & MEMWAIT_RELATIVE))
-		return 0;
-
-	memwait_deadline_after(&now, clock, 0);
-	if (timeout->tv_sec < 0)
-		deadline->ns = 0;
-	else if (__builtin_add_overflow(deadline->ns, now.ns, &deadline->ns))
-		deadline->ns = MEMWAIT_FOREVER;
-	return 0;
+	}
 }
 
 /* Nanoseconds until then. 0: it has passed, or has an error. MEMWAIT_FOREVER: never. */

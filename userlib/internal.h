@@ -370,7 +370,7 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 		     void *with, const struct memwait_deadline *deadline);
 int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind *kind,
 			   void *object, void *with, clockid_t clock,
-			   const struct timespec *abstime);
+			   const struct timespec *time);
 bool memwait_op_has_id(const struct memwait_op *op);
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags);
@@ -401,10 +401,10 @@ int memwait_##name##_##verb(MEMWAIT_UNWRAP params)						\
 }												\
 												\
 int memwait_##name##_clock##verb(MEMWAIT_UNWRAP params, clockid_t clock,			\
-				 const struct timespec *abstime)				\
+				 const struct timespec *time)					\
 {												\
 	struct memwait_deadline deadline;							\
-	int err = memwait_deadline_set(&deadline, clock, abstime);				\
+	int err = memwait_deadline_set(&deadline, clock, time);					\
 												\
 	return err ? err : verb##_until(MEMWAIT_UNWRAP args, &deadline);			\
 }
@@ -419,12 +419,12 @@ int memwait_##name##_##verb##_async(MEMWAIT_UNWRAP params, memwait_op_t *op)			\
 }												\
 												\
 int memwait_##name##_clock##verb##_async(MEMWAIT_UNWRAP params, clockid_t clock,		\
-					 const struct timespec *abstime, memwait_op_t *op)	\
+					 const struct timespec *time, memwait_op_t *op)		\
 {												\
 	int err = check;									\
 												\
 	return err ? err : memwait_op_begin_until(op, &verb##_kind, object, with, clock,	\
-						  abstime);					\
+						  time);						\
 }
 
 #define MEMWAIT_DEFINE_WAITS(name, verb, params, args, with, check)				\

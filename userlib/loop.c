@@ -1097,10 +1097,10 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 /* Common part of memwait_*_clock*_async(). */
 int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind *kind,
 			   void *object, void *with, clockid_t clock,
-			   const struct timespec *abstime)
+			   const struct timespec *time)
 {
 	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
+	int err = memwait_deadline_set(&deadline, clock, time);
 
 	return err ? err : memwait_op_begin(public_op, kind, object, with, &deadline);
 }

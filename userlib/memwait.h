@@ -26,14 +26,14 @@
  * without the module, EMFILE ...; or ENOTTY: the file is not this device; or ENOSYS: the module is
  * too old.
  *
- * EINVAL is the error for NULL, for a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, for
- * unknown flags, and, only if the deadline is needed, for nanoseconds outside 0 to 999,999,999. A
- * deadline before 1970 has passed. A NULL word or array fails with -EFAULT if the kernel reads it,
- * which it does not when a private word is notified.
+ * EINVAL is the error for a NULL object or operation, for an unknown clock or flag, and, only if
+ * the deadline is needed, for nanoseconds outside 0 to 999,999,999. A NULL word or array fails with
+ * -EFAULT if the kernel reads it, which it does not when a private word is notified.
  *
- * Deadlines are absolute. *_timed*() functions take a deadline on CLOCK_REALTIME (except
- * memwait_cond_timedwait(), see MEMWAIT_COND_MONOTONIC), *_clock*() functions a deadline on the
- * given clock.
+ * *_timed*() functions take an absolute time on CLOCK_REALTIME (except memwait_cond_timedwait(),
+ * see MEMWAIT_COND_MONOTONIC). *_clock*() functions take an absolute time on CLOCK_REALTIME or
+ * CLOCK_MONOTONIC, or, with MEMWAIT_RELATIVE as the clock, a time from now. NULL, and a time of
+ * more than 584 years, mean forever. A time before 1970, or from now and negative, has passed.
  *
  * The *_async() functions of objects return 0 if the operation is already done; the callback will
  * not run. EINPROGRESS: the callback will run once, with the result of the blocking function.
@@ -103,8 +103,11 @@ const char *memwait_stroutcome(int result);
  */
 int memwait_available(void);
 
-/* A flag for timeouts of loops and words, one of MEMWAIT_LIBRARY_FLAGS. */
-#define MEMWAIT_RELATIVE	0x10000u	/* the timeout counts from now */
+/*
+ * The time counts from now, on CLOCK_MONOTONIC. A flag for words and loops, one of
+ * MEMWAIT_LIBRARY_FLAGS; for objects, the clock of *_clock*() functions.
+ */
+#define MEMWAIT_RELATIVE	0x10000u
 
 /* Loops and operations */
 
@@ -485,7 +488,7 @@ int memwait_mutex_trylock(memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 /* ETIMEDOUT: the deadline passed. */
 int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
-			    const struct timespec *abstime) MEMWAIT_CHECKED;
+			    const struct timespec *time) MEMWAIT_CHECKED;
 
 /* EPERM: the mutex is not locked; or, if the kind checks the owner, not by the calling thread. */
 int memwait_mutex_unlock(memwait_mutex_t *mutex);
@@ -508,7 +511,7 @@ int memwait_mutex_consistent(memwait_mutex_t *mutex);
  */
 int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
-				  const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
+				  const struct timespec *time, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
  * Runs the callback with the mutex locked and the result 0 or EOWNERDEAD, then unlocks the mutex.
@@ -554,7 +557,7 @@ int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex) MEMWAIT_CHEC
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 			   const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
-			   const struct timespec *abstime) MEMWAIT_CHECKED;
+			   const struct timespec *time) MEMWAIT_CHECKED;
 
 /*
  * Wake one, all, or up to @count of the waiters at the time of the call, oldest first. The mutex
@@ -576,7 +579,7 @@ int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
-				 const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
+				 const struct timespec *time, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /* Semaphores */
 
@@ -615,11 +618,11 @@ int memwait_sem_destroy(memwait_sem_t *sem);
 int memwait_sem_wait(memwait_sem_t *sem) MEMWAIT_CHECKED;
 int memwait_sem_trywait(memwait_sem_t *sem) MEMWAIT_CHECKED;
 int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime) MEMWAIT_CHECKED;
-int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime)
+int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *time)
 	MEMWAIT_CHECKED;
 int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
-				const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
+				const struct timespec *time, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
  * Async-signal-safe. EOVERFLOW: the value is already the highest. After an error nothing was
@@ -676,20 +679,20 @@ int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
 int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
 int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
-			       const struct timespec *abstime) MEMWAIT_CHECKED;
+			       const struct timespec *time) MEMWAIT_CHECKED;
 int memwait_rwlock_rdlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_rwlock_clockrdlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
-				     const struct timespec *abstime, memwait_op_t *op)
+				     const struct timespec *time, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
 int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
 int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
 int memwait_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
-			       const struct timespec *abstime) MEMWAIT_CHECKED;
+			       const struct timespec *time) MEMWAIT_CHECKED;
 int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
-				     const struct timespec *abstime, memwait_op_t *op)
+				     const struct timespec *time, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
 /* EPERM: the lock is not held; or it is ROBUST, and another thread holds the write lock. */
@@ -729,7 +732,7 @@ int memwait_barrier_wait(memwait_barrier_t *barrier) MEMWAIT_CHECKED;
 int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
 int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
-			      const struct timespec *abstime) MEMWAIT_CHECKED;
+			      const struct timespec *time) MEMWAIT_CHECKED;
 
 /*
  * 0: all have met. MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and the caller is the serial
@@ -738,7 +741,7 @@ int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
  */
 int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op)
+				    const struct timespec *time, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
 /* All waiters, and all callers until the next memwait_barrier_reset(), get EPIPE. */
@@ -791,10 +794,10 @@ int memwait_waitgroup_wait(memwait_waitgroup_t *group) MEMWAIT_CHECKED;
 int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
 int memwait_waitgroup_clockwait(memwait_waitgroup_t *group, clockid_t clock,
-				const struct timespec *abstime) MEMWAIT_CHECKED;
+				const struct timespec *time) MEMWAIT_CHECKED;
 int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t clock,
-				      const struct timespec *abstime, memwait_op_t *op)
+				      const struct timespec *time, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
 /* Events: a flag that can be set and cleared. Threads and operations can wait until it is set. */
@@ -833,10 +836,10 @@ int memwait_event_wait(memwait_event_t *event) MEMWAIT_CHECKED;
 int memwait_event_timedwait(memwait_event_t *event, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
 int memwait_event_clockwait(memwait_event_t *event, clockid_t clock,
-			    const struct timespec *abstime) MEMWAIT_CHECKED;
+			    const struct timespec *time) MEMWAIT_CHECKED;
 int memwait_event_wait_async(memwait_event_t *event, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_event_clockwait_async(memwait_event_t *event, clockid_t clock,
-				  const struct timespec *abstime, memwait_op_t *op)
+				  const struct timespec *time, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
 /* Channels: bounded queues of items of one size, for several senders and receivers. */
@@ -882,13 +885,13 @@ int memwait_channel_trysend(memwait_channel_t *channel, const void *item, size_t
 int memwait_channel_timedsend(memwait_channel_t *channel, const void *item, size_t size,
 			      const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, size_t size,
-			      clockid_t clock, const struct timespec *abstime) MEMWAIT_CHECKED;
+			      clockid_t clock, const struct timespec *time) MEMWAIT_CHECKED;
 
 /* The item must stay valid and in place until the callback. */
 int memwait_channel_send_async(memwait_channel_t *channel, const void *item, size_t size,
 			       memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, size_t size,
-				    clockid_t clock, const struct timespec *abstime,
+				    clockid_t clock, const struct timespec *time,
 				    memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
@@ -901,11 +904,11 @@ int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size)
 int memwait_channel_timedrecv(memwait_channel_t *channel, void *item, size_t size,
 			      const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, size_t size,
-			      clockid_t clock, const struct timespec *abstime) MEMWAIT_CHECKED;
+			      clockid_t clock, const struct timespec *time) MEMWAIT_CHECKED;
 int memwait_channel_recv_async(memwait_channel_t *channel, void *item, size_t size,
 			       memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, size_t size,
-				    clockid_t clock, const struct timespec *abstime,
+				    clockid_t clock, const struct timespec *time,
 				    memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*

@@ -223,10 +223,10 @@ int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
 	return locked(mutex, 1, memwait_gate_try(&mutex->gate, mutex->kind));
 }
 
-static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct timespec *abstime)
+static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct timespec *time)
 {
 	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
+	int err = memwait_deadline_set(&deadline, clock, time);
 
 	if (!err)
 		err = lock_until(to_mutex(mutex), &deadline);
@@ -236,12 +236,12 @@ static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct times
 }
 
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
-			    const struct timespec *abstime)
+			    const struct timespec *time)
 {
 	if (!mutex)
 		return EINVAL;
-	MEMWAIT_PROBE3(mutex_clocklock_entry, mutex, clock, abstime);
-	return clocklock(mutex, clock, abstime);
+	MEMWAIT_PROBE3(mutex_clocklock_entry, mutex, clock, time);
+	return clocklock(mutex, clock, time);
 }
 
 int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime)

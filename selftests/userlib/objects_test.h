@@ -420,7 +420,7 @@ static inline int sleepers_within(const void *object, size_t size, unsigned int 
 struct visitor {
 	const struct way *way;
 	void *object;
-	clockid_t clock;
+	clockid_t clock;		/* -1: the function without a deadline */
 	const struct timespec *time;
 	struct runner runner;
 };
@@ -429,16 +429,15 @@ static inline int visit(void *arg)
 {
 	struct visitor *visitor = arg;
 	const struct way *way = visitor->way;
-	int err = visitor->time ?
-		way->wait_until(visitor->object, visitor->clock, visitor->time) :
-		way->wait(visitor->object);
+	int err = visitor->clock < 0 ? way->wait(visitor->object) :
+		  way->wait_until(visitor->object, visitor->clock, visitor->time);
 
 	return leave(way, visitor->object, err);
 }
 
 static inline void visitor_start(struct visitor *visitor, const struct way *way, void *object)
 {
-	*visitor = (struct visitor){ .way = way, .object = object };
+	*visitor = (struct visitor){ .way = way, .object = object, .clock = -1 };
 	runner_start(&visitor->runner, visit, visitor);
 }
 

@@ -29,23 +29,10 @@ static void *cancel(void *arg)
 	return NULL;
 }
 
-static struct timespec soon(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	time.tv_nsec += 20000000;
-	if (time.tv_nsec >= 1000000000) {
-		time.tv_sec++;
-		time.tv_nsec -= 1000000000;
-	}
-	return time;
-}
-
 int main(void)
 {
 	memwait_op_t first, second, third;
-	struct timespec time;
+	const struct timespec soon = { .tv_nsec = 20000000 };
 	memwait_loop_t *loop;
 	pthread_t thread;
 	int err = memwait_loop_new(&loop, 0);
@@ -58,8 +45,7 @@ int main(void)
 	    memwait_op_init(&second, loop, say, "the second") ||
 	    memwait_op_init(&third, loop, say, "the third") || memwait_mutex_lock(&mutex))
 		return 1;
-	time = soon();
-	err = memwait_mutex_clocklock_async(&mutex, CLOCK_MONOTONIC, &time, &first);
+	err = memwait_mutex_clocklock_async(&mutex, MEMWAIT_RELATIVE, &soon, &first);
 	if (err == ETIMEDOUT)	/* a slow machine */
 		say(&first, err, "the first");
 	else if (err != EINPROGRESS)

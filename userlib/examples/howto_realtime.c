@@ -37,13 +37,9 @@ static int prepare(void)
 
 static int take_value(int *last, long ms)
 {
-	struct timespec deadline;
-	int err;
+	const struct timespec timeout = { ms / 1000, ms % 1000 * 1000000 };
+	int err = memwait_mutex_clocklock(&mutex, MEMWAIT_RELATIVE, &timeout);
 
-	clock_gettime(CLOCK_MONOTONIC, &deadline);
-	deadline.tv_sec += (deadline.tv_nsec + ms * 1000000) / 1000000000;
-	deadline.tv_nsec = (deadline.tv_nsec + ms * 1000000) % 1000000000;
-	err = memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &deadline);
 	if (err)
 		return err;
 	*last = value;

@@ -11,16 +11,7 @@
 static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
 static memwait_sem_t sem = MEMWAIT_SEM_INIT(0);
 
-/* Deadlines are absolute, so a wait that is restarted does not take longer. */
-static struct timespec after_ms(long ms)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	time.tv_sec += (time.tv_nsec + ms * 1000000) / 1000000000;
-	time.tv_nsec = (time.tv_nsec + ms * 1000000) % 1000000000;
-	return time;
-}
+static const struct timespec twenty_ms = { .tv_nsec = 20000000 };
 
 static void nothing(int signal)
 {
@@ -37,7 +28,6 @@ static void have_item(memwait_op_t *op, int result, void *data)
 int main(void)
 {
 	struct sigaction action = { .sa_handler = nothing };	/* no SA_RESTART */
-	struct timespec deadline;
 	memwait_loop_t *loop;
 	memwait_op_t op;
 	int result;
@@ -45,8 +35,7 @@ int main(void)
 	/* A thread and a timeout. The thread holds the lock already. */
 	if (memwait_mutex_lock(&mutex))
 		return 1;
-	deadline = after_ms(20);
-	result = memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &deadline);
+	result = memwait_mutex_clocklock(&mutex, MEMWAIT_RELATIVE, &twenty_ms);
 	printf("thread: %s\n", result == ETIMEDOUT ? "timed out" : "locked");
 
 	/* A thread and a signal. The signal repeats: the first may come before the wait. */
@@ -59,8 +48,7 @@ int main(void)
 	/* A loop and a timeout, which is the result of the callback. */
 	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_item, NULL))
 		return 1;
-	deadline = after_ms(20);
-	result = memwait_sem_clockwait_async(&sem, CLOCK_MONOTONIC, &deadline, &op);
+	result = memwait_sem_clockwait_async(&sem, MEMWAIT_RELATIVE, &twenty_ms, &op);
 	if (result != EINPROGRESS)
 		have_item(&op, result, NULL);
 	return memwait_loop_run(loop, NULL, 0) < 0;

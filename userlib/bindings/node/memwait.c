@@ -65,43 +65,74 @@ enum kind {
 	KIND_EVENT,
 };
 
-/* The library's functions, each of which takes a pointer to one kind of object. */
-typedef int (*action_t)(void *object);
-typedef int (*start_t)(void *object, memwait_op_t *op);
-typedef int (*start_until_t)(void *object, clockid_t clock, const struct timespec *deadline,
-			     memwait_op_t *op);
+/* Functions of the library with one type for all kinds of objects. */
+#define DEFINE_ACTION(object, verb)						\
+static int call_##object##_##verb(void *memory)				\
+{										\
+	return memwait_##object##_##verb(memory);				\
+}
 
-#define BEGINS(object, verb)							\
-	.start = (start_t)memwait_##object##_##verb##_async,			\
-	.start_until = (start_until_t)memwait_##object##_clock##verb##_async
+#define DEFINE_START(object, verb)						\
+static int start_##object##_##verb(void *memory,				\
+				   const struct timespec *timeout,		\
+				   memwait_op_t *op)				\
+{										\
+	return memwait_##object##_clock##verb##_async(memory, MEMWAIT_RELATIVE,	\
+						      timeout, op);		\
+}
+
+DEFINE_ACTION(mutex, trylock)
+DEFINE_ACTION(mutex, unlock)
+DEFINE_ACTION(mutex, consistent)
+DEFINE_ACTION(rwlock, tryrdlock)
+DEFINE_ACTION(rwlock, trywrlock)
+DEFINE_ACTION(rwlock, unlock)
+DEFINE_ACTION(rwlock, consistent)
+DEFINE_ACTION(sem, trywait)
+DEFINE_ACTION(sem, post)
+DEFINE_ACTION(mutex, destroy)
+DEFINE_ACTION(cond, destroy)
+DEFINE_ACTION(sem, destroy)
+DEFINE_ACTION(channel, destroy)
+DEFINE_ACTION(rwlock, destroy)
+DEFINE_ACTION(barrier, destroy)
+DEFINE_ACTION(waitgroup, destroy)
+DEFINE_ACTION(event, destroy)
+DEFINE_ACTION(barrier, reset)
+DEFINE_ACTION(barrier, abort)
+DEFINE_ACTION(event, set)
+DEFINE_ACTION(event, clear)
+DEFINE_START(mutex, lock)
+DEFINE_START(rwlock, rdlock)
+DEFINE_START(rwlock, wrlock)
+DEFINE_START(sem, wait)
+DEFINE_START(barrier, wait)
+DEFINE_START(waitgroup, wait)
+DEFINE_START(event, wait)
 
 #define LOCKS(object, verb)							\
-	BEGINS(object, verb),							\
-	.attempt = (action_t)memwait_##object##_try##verb,			\
-	.undo = (action_t)memwait_##object##_unlock,				\
-	.mend = (action_t)memwait_##object##_consistent
+	.start = start_##object##_##verb, .attempt = call_##object##_try##verb,	\
+	.undo = call_##object##_unlock, .mend = call_##object##_consistent
 
 /* For each call. NULL: no such function, one with more arguments, or nothing to undo. */
 static const struct verb {
 	enum kind kind;
-	start_t start;
-	start_until_t start_until;
-	action_t attempt;
-	action_t undo;			/* releases what the call has acquired */
-	action_t mend;			/* after EOWNERDEAD */
+	int (*start)(void *memory, const struct timespec *timeout, memwait_op_t *op);
+	int (*attempt)(void *memory);
+	int (*undo)(void *memory);	/* releases what the call has acquired */
+	int (*mend)(void *memory);	/* after EOWNERDEAD */
 } verbs[] = {
 	[CALL_LOCK] = { .kind = KIND_MUTEX, LOCKS(mutex, lock) },
 	[CALL_WAIT] = { .kind = KIND_COND },
-	[CALL_ACQUIRE] = { .kind = KIND_SEM, BEGINS(sem, wait),
-			   .attempt = (action_t)memwait_sem_trywait,
-			   .undo = (action_t)memwait_sem_post },
+	[CALL_ACQUIRE] = { .kind = KIND_SEM, .start = start_sem_wait, .attempt = call_sem_trywait,
+			   .undo = call_sem_post },
 	[CALL_SEND] = { .kind = KIND_CHANNEL },
 	[CALL_RECV] = { .kind = KIND_CHANNEL },
 	[CALL_READ] = { .kind = KIND_RWLOCK, LOCKS(rwlock, rdlock) },
 	[CALL_WRITE] = { .kind = KIND_RWLOCK, LOCKS(rwlock, wrlock) },
-	[CALL_MEET] = { .kind = KIND_BARRIER, BEGINS(barrier, wait) },
-	[CALL_ZERO] = { .kind = KIND_WAITGROUP, BEGINS(waitgroup, wait) },
-	[CALL_SET] = { .kind = KIND_EVENT, BEGINS(event, wait) },
+	[CALL_MEET] = { .kind = KIND_BARRIER, .start = start_barrier_wait },
+	[CALL_ZERO] = { .kind = KIND_WAITGROUP, .start = start_waitgroup_wait },
+	[CALL_SET] = { .kind = KIND_EVENT, .start = start_event_wait },
 };
 
 struct mapping {
@@ -775,30 +806,28 @@ static int need_blocking(struct state *state)
 	return ret;
 }
 
-/* @ms from now, rounded up. Returns NULL for no timeout. */
-static const struct timespec *deadline_of(double ms, struct timespec *deadline)
+/* Rounds up. Returns NULL for no timeout. */
+static const struct timespec *timeout_of(double ms, struct timespec *time)
 {
-	double ns;
+	double ns = ceil(fmod(ms, 1000) * 1e6);
 
 	if (!(ms < FOREVER))
 		return NULL;
-	clock_gettime(CLOCK_MONOTONIC, deadline);
-	deadline->tv_sec += (time_t)(ms / 1000);
-	ns = (double)deadline->tv_nsec + ceil(fmod(ms, 1000) * 1e6);
-	deadline->tv_sec += (time_t)(ns / 1e9);
-	deadline->tv_nsec = (long)fmod(ns, 1e9);
-	return deadline;
+	time->tv_sec = (time_t)(ms / 1000) + (ns == 1e9);
+	time->tv_nsec = ns == 1e9 ? 0 : (long)ns;
+	return time;
 }
 
-static int start_word(struct wait *wait, const struct timespec *deadline)
+static int start_word(struct wait *wait, const struct timespec *timeout)
 {
 	int ret;
 
 	if (wait->is_64)
-		ret = memwait_wait64_async(wait->object, wait->expected, deadline, 0, &wait->op);
-	else
-		ret = memwait_wait32_async(wait->object, (uint32_t)wait->expected, deadline, 0,
+		ret = memwait_wait64_async(wait->object, wait->expected, timeout, MEMWAIT_RELATIVE,
 					   &wait->op);
+	else
+		ret = memwait_wait32_async(wait->object, (uint32_t)wait->expected, timeout,
+					   MEMWAIT_RELATIVE, &wait->op);
 	return ret == MEMWAIT_PENDING ? EINPROGRESS : ret;
 }
 
@@ -806,35 +835,28 @@ static int start_word(struct wait *wait, const struct timespec *deadline)
 static void start(struct wait *wait, double ms)
 {
 	struct timespec time;
-	const struct timespec *deadline = deadline_of(ms, &time);
+	const struct timespec *timeout = timeout_of(ms, &time);
 	memwait_op_t *op = &wait->op;
 	int ret;
 
 	switch (wait->call) {
 	case CALL_WAIT:
-		ret = deadline ? memwait_cond_clockwait_async(wait->object, wait->mutex,
-							      CLOCK_MONOTONIC, deadline, op) :
-		      memwait_cond_wait_async(wait->object, wait->mutex, op);
+		ret = memwait_cond_clockwait_async(wait->object, wait->mutex, MEMWAIT_RELATIVE,
+						   timeout, op);
 		break;
 	case CALL_SEND:
-		ret = deadline ? memwait_channel_clocksend_async(wait->object, wait->item,
-								 wait->item_size, CLOCK_MONOTONIC,
-								 deadline, op) :
-		      memwait_channel_send_async(wait->object, wait->item, wait->item_size, op);
+		ret = memwait_channel_clocksend_async(wait->object, wait->item, wait->item_size,
+						      MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case CALL_RECV:
-		ret = deadline ? memwait_channel_clockrecv_async(wait->object, wait->item,
-								 wait->item_size, CLOCK_MONOTONIC,
-								 deadline, op) :
-		      memwait_channel_recv_async(wait->object, wait->item, wait->item_size, op);
+		ret = memwait_channel_clockrecv_async(wait->object, wait->item, wait->item_size,
+						      MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case CALL_WORD:
-		ret = start_word(wait, deadline);
+		ret = start_word(wait, timeout);
 		break;
 	default:
-		ret = deadline ? verbs[wait->call].start_until(wait->object, CLOCK_MONOTONIC,
-							       deadline, op) :
-		      verbs[wait->call].start(wait->object, op);
+		ret = verbs[wait->call].start(wait->object, timeout, op);
 		break;
 	}
 	end_with(wait, ret);
@@ -1136,18 +1158,17 @@ static struct object *object_of_call(napi_env env, const napi_value *args, enum 
 }
 
 #define KIND(object)								\
-	.size = sizeof(memwait_##object##_t),					\
-	.destroy = (action_t)memwait_##object##_destroy
+	.size = sizeof(memwait_##object##_t), .destroy = call_##object##_destroy
 
 static const struct {
 	size_t size;
-	action_t destroy;
+	int (*destroy)(void *memory);
 	uint8_t flags_at;		/* the index of its flags, as 32-bit words; or 0 */
 } kinds[] = {
 	[KIND_MUTEX] = { KIND(mutex), .flags_at = 2 },
 	[KIND_COND] = { KIND(cond) },
 	[KIND_SEM] = { KIND(sem) },
-	[KIND_CHANNEL] = { .destroy = (action_t)memwait_channel_destroy },
+	[KIND_CHANNEL] = { .destroy = call_channel_destroy },
 	[KIND_RWLOCK] = { KIND(rwlock), .flags_at = 6 },
 	[KIND_BARRIER] = { KIND(barrier) },
 	[KIND_WAITGROUP] = { KIND(waitgroup) },
@@ -1423,7 +1444,7 @@ static napi_value act(napi_env env, napi_callback_info info, bool mends)
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
 	enum call call;
-	action_t action;
+	int (*action)(void *memory);
 
 	arguments(env, info, args);
 	object = object_of_call(env, args, &call);
@@ -1471,8 +1492,8 @@ static napi_value add(napi_env env, napi_callback_info info)
 }
 
 /* (object, which of two functions) */
-static napi_value choose(napi_env env, napi_callback_info info, enum kind kind, action_t action,
-			 action_t other)
+static napi_value choose(napi_env env, napi_callback_info info, enum kind kind,
+			 int (*action)(void *memory), int (*other)(void *memory))
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
@@ -1489,15 +1510,14 @@ static napi_value choose(napi_env env, napi_callback_info info, enum kind kind, 
 /* (barrier, true: reset; false: abort) */
 static napi_value break_barrier(napi_env env, napi_callback_info info)
 {
-	return choose(env, info, KIND_BARRIER, (action_t)memwait_barrier_reset,
-		      (action_t)memwait_barrier_abort);
+	return choose(env, info, KIND_BARRIER, call_barrier_reset, call_barrier_abort);
 }
 
 /* (event, true: set; false: clear) */
 static napi_value change_event(napi_env env, napi_callback_info info)
 {
-	return choose(env, info, KIND_EVENT, (action_t)memwait_event_set,
-		      (action_t)memwait_event_clear);
+	return choose(env, info, KIND_EVENT, call_event_set,
+		      call_event_clear);
 }
 
 /* (event): whether it is set */

@@ -78,7 +78,7 @@ struct bounded {
 };
 
 struct request {
-	struct timespec deadline;	/* CLOCK_MONOTONIC; seconds are LONG_MAX: never */
+	struct timespec timeout;	/* MEMWAIT_RELATIVE; seconds are LONG_MAX: never */
 	PyObject *item;			/* bytes to send, or to receive into */
 	uint64_t expected;
 	bool too_long;			/* for a thread: raise an error if it has to wait */
@@ -201,7 +201,7 @@ static int clamped(PyObject *number, void *result)
 
 static void set_never(struct request *request)
 {
-	request->deadline = (struct timespec){ .tv_sec = LONG_MAX };
+	request->timeout = (struct timespec){ .tv_sec = LONG_MAX };
 	request->too_long = false;
 }
 
@@ -227,10 +227,9 @@ static int fail_too_long(void)
  * @timeout: seconds; NULL or None: never. Returns 0, 1 if the time has already passed, or -1. For a
  * task no timeout is too long, as in asyncio.
  */
-static int set_deadline(struct request *request, PyObject *timeout)
+static int set_timeout(struct request *request, PyObject *timeout)
 {
 	double seconds, whole;
-	struct timespec now;
 	long ns;
 
 	set_never(request);
@@ -243,11 +242,10 @@ static int set_deadline(struct request *request, PyObject *timeout)
 		return 0;
 	if (seconds < 0)
 		seconds = 0;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	/* Round up: a timeout is never early. */
-	ns = (long)ceil(modf(seconds, &whole) * 1e9) + now.tv_nsec;
-	request->deadline.tv_sec = now.tv_sec + (time_t)whole + ns / 1000000000;
-	request->deadline.tv_nsec = ns % 1000000000;
+	ns = (long)ceil(modf(seconds, &whole) * 1e9);
+	request->timeout.tv_sec = (time_t)whole + ns / 1000000000;
+	request->timeout.tv_nsec = ns % 1000000000;
 	return seconds == 0;
 }
 
@@ -281,30 +279,30 @@ static int set_blocking(struct request *request, PyObject *blocking, PyObject *t
 				"can't specify a timeout for a non-blocking call");
 		return -1;
 	}
-	return blocks ? set_deadline(request, timeout) : 1;
+	return blocks ? set_timeout(request, timeout) : 1;
 }
 
 /* Operations */
 
 static int compare(struct object *self, const struct request *request, memwait_op_t *op)
 {
-	const struct timespec *deadline = &request->deadline;
+	const struct timespec *timeout = &request->timeout;
 	uint64_t expected = request->expected;
-	unsigned int flags = self->flags;
+	unsigned int flags = self->flags | MEMWAIT_RELATIVE;
 	int ret;
 
 	switch (self->size) {
 	case 1:
-		ret = memwait_wait8_async(self->address, (uint8_t)expected, deadline, flags, op);
+		ret = memwait_wait8_async(self->address, (uint8_t)expected, timeout, flags, op);
 		break;
 	case 2:
-		ret = memwait_wait16_async(self->address, (uint16_t)expected, deadline, flags, op);
+		ret = memwait_wait16_async(self->address, (uint16_t)expected, timeout, flags, op);
 		break;
 	case 4:
-		ret = memwait_wait32_async(self->address, (uint32_t)expected, deadline, flags, op);
+		ret = memwait_wait32_async(self->address, (uint32_t)expected, timeout, flags, op);
 		break;
 	default:
-		ret = memwait_wait64_async(self->address, expected, deadline, flags, op);
+		ret = memwait_wait64_async(self->address, expected, timeout, flags, op);
 		break;
 	}
 	return ret == MEMWAIT_PENDING ? PENDING : ret;
@@ -312,23 +310,23 @@ static int compare(struct object *self, const struct request *request, memwait_o
 
 static int watch(struct object *self, const struct request *request, memwait_op_t *op)
 {
-	const struct timespec *deadline = &request->deadline;
+	const struct timespec *timeout = &request->timeout;
 	uint64_t expected = request->expected;
-	unsigned int flags = self->flags;
+	unsigned int flags = self->flags | MEMWAIT_RELATIVE;
 	int ret;
 
 	switch (self->size) {
 	case 1:
-		ret = memwait_watch8(self->address, (uint8_t)expected, deadline, flags, op);
+		ret = memwait_watch8(self->address, (uint8_t)expected, timeout, flags, op);
 		break;
 	case 2:
-		ret = memwait_watch16(self->address, (uint16_t)expected, deadline, flags, op);
+		ret = memwait_watch16(self->address, (uint16_t)expected, timeout, flags, op);
 		break;
 	case 4:
-		ret = memwait_watch32(self->address, (uint32_t)expected, deadline, flags, op);
+		ret = memwait_watch32(self->address, (uint32_t)expected, timeout, flags, op);
 		break;
 	default:
-		ret = memwait_watch64(self->address, expected, deadline, flags, op);
+		ret = memwait_watch64(self->address, expected, timeout, flags, op);
 		break;
 	}
 	return ret == MEMWAIT_PENDING ? PENDING : ret;
@@ -338,7 +336,7 @@ static int watch(struct object *self, const struct request *request, memwait_op_
 static int begin(struct object *self, enum verb verb, const struct request *request,
 		 memwait_op_t *op)
 {
-	const struct timespec *deadline = &request->deadline;
+	const struct timespec *timeout = &request->timeout;
 	int ret = EINVAL;
 
 	switch (verb) {
@@ -347,44 +345,38 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 	case WATCH:
 		return watch(self, request, op);
 	case LOCK:
-		ret = memwait_mutex_clocklock_async(self->address, CLOCK_MONOTONIC, deadline, op);
+		ret = memwait_mutex_clocklock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case READ:
-		ret = memwait_rwlock_clockrdlock_async(self->address, CLOCK_MONOTONIC, deadline,
-						       op);
+		ret = memwait_rwlock_clockrdlock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case WRITE:
-		ret = memwait_rwlock_clockwrlock_async(self->address, CLOCK_MONOTONIC, deadline,
-						       op);
+		ret = memwait_rwlock_clockwrlock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case SEND:
 		ret = memwait_channel_clocksend_async(self->address,
 						      PyBytes_AsString(request->item),
 						      (size_t)PyBytes_Size(request->item),
-						      CLOCK_MONOTONIC, deadline, op);
+						      MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case RECV:
 		ret = memwait_channel_clockrecv_async(self->address,
 						      PyBytes_AsString(request->item),
 						      (size_t)PyBytes_Size(request->item),
-						      CLOCK_MONOTONIC, deadline, op);
+						      MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case WAIT:
 		if (self->kind == COND)
 			ret = memwait_cond_clockwait_async(self->address, self->lock->address,
-							   CLOCK_MONOTONIC, deadline, op);
+							   MEMWAIT_RELATIVE, timeout, op);
 		else if (self->kind == SEM)
-			ret = memwait_sem_clockwait_async(self->address, CLOCK_MONOTONIC,
-							  deadline, op);
+			ret = memwait_sem_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		else if (self->kind == BARRIER)
-			ret = memwait_barrier_clockwait_async(self->address, CLOCK_MONOTONIC,
-							      deadline, op);
+			ret = memwait_barrier_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		else if (self->kind == WAITGROUP)
-			ret = memwait_waitgroup_clockwait_async(self->address, CLOCK_MONOTONIC,
-								deadline, op);
+			ret = memwait_waitgroup_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		else
-			ret = memwait_event_clockwait_async(self->address, CLOCK_MONOTONIC,
-							    deadline, op);
+			ret = memwait_event_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		break;
 	}
 	return ret == EINPROGRESS ? PENDING : ret;
@@ -1503,7 +1495,7 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	bool begun = false;
 	int result;
 
-	if (parse(names, &timeout, args, nargs, kwnames) || set_deadline(&request, timeout) < 0 ||
+	if (parse(names, &timeout, args, nargs, kwnames) || set_timeout(&request, timeout) < 0 ||
 	    !cond_is_open(self))
 		return NULL;
 	/* Other threads acquire the lock during the wait. */
@@ -1918,7 +1910,7 @@ static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t 
 	int result;
 
 	if (parse(names, &timeout, args, nargs, kwnames) ||
-	    set_deadline(&request, timeout) < 0 || !is_open(self) ||
+	    set_timeout(&request, timeout) < 0 || !is_open(self) ||
 	    wait_for(self, WAIT, &request, &result, NULL))
 		return NULL;
 	return outcome(self, WAIT, result, NULL);
@@ -2190,7 +2182,7 @@ static int queue_blocking(struct request *request, PyObject *block, PyObject *ti
 			return -1;
 		}
 	}
-	return set_deadline(request, timeout);
+	return set_timeout(request, timeout);
 }
 
 static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -2475,7 +2467,7 @@ static PyObject *word_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 		return NULL;
 	}
 	if (word_number(self, values[0], &request.expected) ||
-	    set_deadline(&request, values[1]) < 0 || !is_open(self) ||
+	    set_timeout(&request, values[1]) < 0 || !is_open(self) ||
 	    wait_for(self, COMPARE, &request, &result, NULL))
 		return NULL;
 	return outcome(self, COMPARE, result, NULL);
@@ -2899,7 +2891,7 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	self->held = false;
 	PyObject_GC_Track(self);
 	/* Code of the arguments (__float__, for example) may close the object or the loop. */
-	if (set_deadline(&self->request, timeout) < 0 || !is_open(target) ||
+	if (set_timeout(&self->request, timeout) < 0 || !is_open(target) ||
 	    set_argument(self, argument) || !is_open(target) ||
 	    (target->lock && !is_open(target->lock)) || !loop_is_open(self->loop)) {
 		Py_DECREF(self);
