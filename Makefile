@@ -139,7 +139,9 @@ abi:						## record the library's ABI anew, and print changes
 clean:						## remove build results, but not the cache
 	@if [ -d "$(KDIR)" ]; then $(MAKE) -C $(KDIR) M=$(CURDIR) clean; fi
 	@$(MAKE) -s -C userlib clean
-	@git clean -fdXq selftests 2>/dev/null || :
+	@rm -rf selftests/build
+	@$(MAKE) -s -C selftests/bindings clean
+	@find selftests -name __pycache__ -exec rm -rf {} +
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
 	uninstall-lib dist deb in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style abi clean
