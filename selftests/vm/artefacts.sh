@@ -194,6 +194,8 @@ need_root()
 		extra=bookworm-security
 		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
 		packages+=,relacy-dev,systemtap-sdt-dev,musl-tools
+		# For a kernel that clang builds.
+		packages+=,lld,llvm,flex,bison,bc,libelf-dev,kmod
 		what="compilers and checkers"
 		;;
 	bindings)
@@ -395,6 +397,34 @@ make_own_kernel()
 	find "$1" -name '*.o' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
 }
 
+# What building a module needs of a kernel that clang builds: configuration, headers and tools.
+make_clang_kernel()
+{
+	local dir=/cache/${1##*/} source=/cache/${3##*/}
+	cp "$here/machine.config" "$1/"
+	cp "$top/selftests/config" "$1/tests.config"
+	in_root "$2" sh -euc "
+		cd $dir
+		make -s -C $source O=$dir LLVM=1 tinyconfig
+		$source/scripts/kconfig/merge_config.sh -m .config machine.config tests.config
+		make -s LLVM=1 olddefconfig
+		grep -x CONFIG_CC_IS_CLANG=y .config
+		make -s -j$(nproc) LLVM=1 modules_prepare
+	"
+}
+
+# Sets $headers (a path inside $root) to a kernel that clang builds.
+need_clang_kernel()
+{
+	local dir
+	need_source
+	need_root userlib
+	dir=$cache/clang-kernel-$(echo "$root $linux_source" |
+		hash_of "$top/selftests/config" "$here/machine.config")
+	artefact "$dir" "prepare a kernel that clang builds" make_clang_kernel "$root" "$linux_source"
+	headers=/cache/${dir##*/}
+}
+
 # Sets of the kernel named $1: $root, $release, $image, and $headers (a path inside the root); $cc
 # and $cross.
 need_kernel()
@@ -525,7 +555,7 @@ make_test()
 	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	cp "$top"/userlib/memwait/*.h "$1/userlib/memwait/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
-		CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="$test" \
+		OUTPUT="$dir/selftests" CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="$test" \
 		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
 }
 
