@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Drives everything. `make help` lists the targets.
+# Builds, installs, packages and tests memwait. `make help` lists the targets.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr/local
@@ -44,9 +44,9 @@ modules:					## build memwait.ko against KDIR
 lib:					## build libmemwait, static and shared
 	$(MAKE) -C userlib all
 
-# The kernel's Makefile does not run depmod without a System.map, which the headers of a distribution
-# lack. With INSTALL_MOD_PATH, depmod is left to the program that puts the files into place. The
-# release is the output of uname -r: Debian's kernel.release differs from it.
+# The kernel's Makefile runs depmod only if it finds a System.map, which the headers of a
+# distribution lack. With INSTALL_MOD_PATH, the program that copies the files to their final place
+# has to run depmod. The release is the output of uname -r: Debian's kernel.release differs from it.
 kernel_release = $$(sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h)
 depmod = [ -n "$(INSTALL_MOD_PATH)" ] || PATH="$$PATH:/usr/sbin:/sbin" depmod "$$release"
