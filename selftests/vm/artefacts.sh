@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# What a VM needs, made once and kept in the cache: build roots with compilers, headers and kernel
-# images, the kernel source, the debug kernel, the built module, the built tests.
-# Sourced with $top, the top of the source tree, set.
+# Makes what a VM needs, once, and stores it in the cache: build roots with compilers, headers and
+# kernel images, the kernel source, the debug kernel, the built module, the built tests. A script
+# sets $top, the top of the source tree, before it sources this file.
 
 cache=${MEMWAIT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/memwait}
 here=$top/selftests/vm
 
-# Kernels by name: the oldest supported, long-term and newest one of Debian, each also with
-# PREEMPT_RT, and two of our own: with every checker, and with the one that excludes others. Then
-# 32-bit programs on a 64-bit kernel, and another architecture. The newest is what Debian's backports
-# had on the day that its build root was made: only its release tells which one that is.
+# The names of kernels: the oldest supported, the long-term and the newest kernel of Debian, each
+# also with PREEMPT_RT. Two kernels are built here: debug with every checker except KCSAN, and kcsan
+# with KCSAN, which excludes the others. 6.12-m32 runs 32-bit programs on a 64-bit kernel, and
+# 6.12-arm64 runs on another architecture. newest is the kernel that Debian's backports had on the
+# day when its build root was made: only its release shows which version that is.
 all_kernels="6.1 6.1-rt 6.12 6.12-rt newest newest-rt debug kcsan 6.12-m32 6.12-arm64"
 
-# The guest's clock counts instructions.
+# Whether the guest's clock counts instructions.
 icount=false
 
-# What tests are built with, and what else make is to know, for the kernel that is in use.
+# The compiler of the tests, and additional arguments of make, for the kernel in use.
 cc=gcc
 cross=()
 
@@ -26,7 +27,8 @@ die()
 	exit 1
 }
 
-# step TEXT COMMAND...: a long command behind one line of progress. Shows its output if it fails.
+# step TEXT COMMAND...: runs a long command, and shows one line of progress. If the command fails,
+# shows the end of its output.
 step()
 {
 	local text=$1 log pid start=$SECONDS status=0
@@ -55,8 +57,9 @@ step()
 	return $status
 }
 
-# artefact DIR TEXT FUNCTION ARG...: unless DIR exists, FUNCTION DIR.tmp ARG... makes it. It gets
-# its name when it is whole, so that an interrupted run leaves nothing that is taken for it.
+# artefact DIR TEXT FUNCTION ARG...: unless DIR exists, makes it with FUNCTION DIR.tmp ARG...
+# DIR.tmp is renamed when it is complete, so an interrupted run leaves nothing that could be
+# mistaken for DIR.
 artefact()
 {
 	local dir=$1 text=$2 function=$3
@@ -78,19 +81,21 @@ artefact()
 		fi
 		mv "$dir.tmp" "$dir"
 	) 9>"$dir.lock" || die "cannot build ${dir##*/}"
-	# What is named by its content is not used again once that has changed.
+	# A directory whose name contains a hash of its inputs is not used again after these have
+	# changed.
 	find "${dir%/*}" -ignore_readdir_race -mindepth 1 -maxdepth 1 -name '*-????????????????*' \
-		-mtime +7 -exec rm -rf {} + || :	# another run may do so now
+		-mtime +7 -exec rm -rf {} + || :	# another run may delete the same files
 }
 
-# The first digits of a hash of the given files, of their names, and of standard input.
+# Prints the first digits of a hash of the given files, their names, and standard input.
 hash_of()
 {
 	{ sha256sum -- "$@" | sed "s|$top/||"; cat; } | sha256sum | cut -c 1-16
 }
 
-# answered NAME FILE... -- COMMAND...: prints what COMMAND does, or what it printed when it succeeded
-# with the same FILEs, and packages in $root, before. For what depends on nothing else.
+# answered NAME FILE... -- COMMAND...: prints the output of COMMAND, or the output of an earlier
+# COMMAND that succeeded with the same FILEs and with the same packages in $root. The output must
+# depend on nothing else.
 answered()
 {
 	local name=$1 files=() answer
@@ -105,7 +110,7 @@ answered()
 	if [ -e "$answer" ]; then
 		touch "$answer"
 		cat "$answer"
-		# Silence stays silence.
+		# An empty output stays empty.
 		[ ! -s "$answer" ] ||
 			echo "# $name: cached result, the inputs have not changed"
 		return
@@ -115,8 +120,8 @@ answered()
 	"$@" | tee "$answer.$$" && mv "$answer.$$" "$answer"
 }
 
-# in_root ROOT COMMAND...: runs a command in a build root, where the cache is /cache. Mounts are
-# its own and go with it; objtool needs /proc.
+# in_root ROOT COMMAND...: runs a command in a build root, in which the cache is /cache. The mounts
+# are private and end with the command. objtool needs /proc.
 in_root()
 {
 	local root=$1 map=
@@ -134,7 +139,8 @@ in_root()
 	' sh "$root" "$cache" "$@"
 }
 
-# The addresses of the Debian archives, as this machine's own apt sources name them.
+# debian_uri SECURITY: prints the address of the Debian archive, or with SECURITY=1 that of the
+# security archive, from the apt sources of this machine.
 debian_uri()
 {
 	apt-get indextargets --format '$(ORIGIN)|$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |
@@ -154,11 +160,11 @@ make_root()
 	extra_uri=$uri
 	if [ "${extra#*-}" = security ]; then
 		extra_uri=$(debian_uri 1)
-		# Where no source names the security archive, it is next to the main one.
+		# If no source names the security archive, it is assumed next to the main archive.
 		: "${extra_uri:=${uri%/}-security}"
 	fi
 	[ "$(id -u)" -ne 0 ] || mode=root
-	# Through a tar file, so that all files belong to whoever runs this.
+	# The root passes through a tar archive, so that all files belong to the user who runs this.
 	mmdebstrap --mode=$mode --variant=apt --include="$packages" \
 		${architectures:+--architectures="$architectures"} \
 		--customize-hook="$hook \"\$1\"" \
@@ -167,10 +173,11 @@ make_root()
 	[ "${PIPESTATUS[*]}" = "0 0" ]
 }
 
-# Sets $root to the build root that a kernel, the library, or packages are built in. The newest kernel's also
-# has what programs of tests are built with, the examples' and bindings' are built in that of the bindings:
-# make check needs no other one. That of the library has what looks at the code, models and coverage of the
-# module. system-SUITE is no build root: it is what packages are installed into.
+# Sets $root to the build root in which a kernel, the library, or packages are built. The newest
+# kernel's root also has the compilers for the tests, and that of the bindings also builds the
+# examples: make check needs no other root. The root userlib has the checkers of code and models,
+# and the tool for the coverage of the module. system-SUITE is not a build root: the packages are
+# installed into it.
 need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
@@ -186,7 +193,7 @@ need_root()
 		extra=bookworm-security
 		architectures=amd64,arm64
 		hook=$here/fetch-arm64
-		# The tools of that kernel's headers are programs of this architecture.
+		# The tools in the headers of that kernel are programs for this machine.
 		packages=make,kmod,crossbuild-essential-arm64,linux-headers-6.12-cloud-amd64
 		;;
 	userlib)
@@ -199,18 +206,19 @@ need_root()
 		what="compilers and checkers"
 		;;
 	bindings)
-		# The next Debian, for its Node and Python.
+		# Debian 13, for its versions of Node.js and Python.
 		suite=trixie
 		extra=trixie-security
 		packages=g++,make,libc6-dev,python3-dev,libpython3.13-testsuite,nodejs,libnode-dev,libasio-dev,cargo
-		# Of the event loops in the examples.
+		# The event loops that the examples use.
 		packages+=,librust-tokio-dev,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		packages+=,python3-uvloop
 		what="Python, Node, Rust and C++"
 		;;
 	installers)
-		# With what their users install packages with, and of what the site is made: rustdoc, and Python's
-		# package, are asked for references. No guest has its megabytes.
+		# The tools with which users install the packages of their languages, and the tools
+		# that build the site, including rustdoc and Python's package for the references.
+		# Not part of the root of the bindings, because no guest needs these megabytes.
 		suite=trixie
 		extra=trixie-security
 		packages=g++,make,libc6-dev,pkg-config,cmake,cargo,python3-dev,python3-venv,python3-pip
@@ -232,14 +240,14 @@ need_root()
 		what="packaging tools"
 		;;
 	tree | in-tree)
-		# The newest source of Debian, and what it is built with.
+		# The newest kernel source of Debian, and the tools that build it.
 		suite=trixie
 		extra=trixie-backports
 		packages+=,flex,bison,bc,libelf-dev,perl,python3,rsync,linux-source/trixie-backports
 		what="compiler and kernel source"
 		;;
 	system-*)
-		# As a user has it: a kernel and its headers.
+		# A system such as a user has: a kernel and its headers.
 		suite=${1#system-}
 		extra=$suite-security
 		packages=linux-image-cloud-amd64,linux-headers-cloud-amd64,systemd-sysv,udev,kmod
@@ -251,7 +259,7 @@ need_root()
 		extra=bookworm-security
 		packages+=,linux-headers-cloud-amd64,linux-headers-rt-amd64
 		packages+=,linux-headers-6.12-cloud-amd64,linux-headers-6.12-rt-amd64
-		# For the debug kernel, and for tests: 32-bit programs, file systems.
+		# For the debug kernel; for tests, 32-bit programs and file systems.
 		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
 		what="compilers, kernels and kernel source"
 		;;
@@ -260,7 +268,7 @@ need_root()
 		extra=trixie-backports
 		packages+=,linux-headers-cloud-amd64/trixie-backports
 		packages+=,linux-headers-rt-amd64/trixie-backports
-		# For tests: the harness, and file systems.
+		# For tests: the harness and file systems.
 		packages+=,linux-source-6.12,e2fsprogs
 		what="compiler, kernel and kernel source"
 		;;
@@ -273,7 +281,8 @@ need_root()
 		"$architectures" "$hook"
 }
 
-# Sets $harness to the kernel's framework for tests and its checkers of style, in their places of the tree.
+# Sets $harness to a directory with the kernel's test framework and style checkers, at their paths
+# in the kernel tree.
 need_harness()
 {
 	local root
@@ -284,7 +293,7 @@ need_harness()
 
 make_harness()
 {
-	# checkpatch wants the whole of a tree to be there, and looks at few files of it.
+	# checkpatch requires a complete tree, but reads few of its files.
 	mkdir -p "$1"/{Documentation,arch,drivers,fs,init,ipc,kernel,lib} || return 1
 	touch "$1"/{COPYING,CREDITS,Kbuild,MAINTAINERS,Makefile,README} || return 1
 	tar -C "$1" -xJf "$2"/usr/src/linux-source-*.tar.xz --strip-components=1 --wildcards \
@@ -295,7 +304,7 @@ make_harness()
 		'linux-source-*/scripts/kernel-doc*' 'linux-source-*/include/linux/*.h'
 }
 
-# Sets $linux_source to the source of our own kernels.
+# Sets $linux_source to the source of the kernels that are built here.
 need_source()
 {
 	local root
@@ -309,7 +318,7 @@ make_source()
 	tar -C "$1" -xJf "$2"/usr/src/linux-source-*.tar.xz --strip-components=1
 }
 
-# Sets $linux_tree to the newest source, and $root to what it is built in.
+# Sets $linux_tree to the newest kernel source, and $root to the root in which it is built.
 need_tree()
 {
 	need_root tree
@@ -317,15 +326,16 @@ need_tree()
 	artefact "$linux_tree" "unpack newest kernel source" make_source "$root"
 }
 
-# Lays the driver into $1/linux, which is links to the source of need_tree, and which git replaces.
+# Applies the driver to $1/linux, which consists of hard links to the source of need_tree. git
+# replaces these files and does not write to them.
 lay_into_tree()
 {
 	cp -al "$linux_tree" "$1/linux"
 	lay_series "$1"
 }
 
-# Lays the driver into the tree $1/linux; the series is in $1/series. What the series changes is in a
-# repository, so that git am applies it.
+# Applies the driver to the tree $1/linux, with the series of patches in $1/series. The files that
+# the series changes are put into a repository, so that git am applies the series.
 lay_series()
 {
 	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux")
@@ -340,7 +350,7 @@ lay_series()
 	UNIFDEF=$1/unifdef "$top/packaging/in-tree" "$1/linux" "$1/series"
 }
 
-# Sets $in_tree to what the series depends on, but for the source of the kernel.
+# Sets $in_tree to the files that the series depends on, except the source of the kernel.
 need_in_tree_files()
 {
 	mapfile -t in_tree < <(find "$top"/{Kbuild,dkms.conf,module,uapi,selftests,packaging,Documentation} \
@@ -350,7 +360,7 @@ need_in_tree_files()
 	in_tree+=("$top/userlib/examples/ioctls.c")
 }
 
-# The kernel, the driver as its module, and its kselftests of the driver, installed.
+# Builds the kernel, the driver as its module, and the driver's kselftests, which are installed.
 make_in_tree_kernel()
 {
 	local dir=/cache/${1##*/}
@@ -389,7 +399,7 @@ make_own_kernel()
 		make -s olddefconfig
 		make -s -j$(nproc) bzImage modules
 	" || return 1
-	# An option drops out silently when something that it needs is missing.
+	# An option is dropped silently if an option that it depends on is missing.
 	if sed -n 's/^\(CONFIG_[A-Z0-9_]*\)=n$/# \1 is not set/; /^\(# \)\?CONFIG_/p' \
 		"$1"/{machine,tests,"$name"}.config | grep -vxFf "$1/.config"; then
 		return 1
@@ -425,8 +435,8 @@ need_clang_kernel()
 	headers=/cache/${dir##*/}
 }
 
-# Sets of the kernel named $1: $root, $release, $image, and $headers (a path inside the root); $cc
-# and $cross.
+# For the kernel named $1, sets $root, $release, $image, $headers (a path inside the root), $cc and
+# $cross.
 need_kernel()
 {
 	local dir flavour=cloud linux_source
@@ -490,8 +500,8 @@ make_module()
 {
 	local dir=/cache/modules/${1##*/}
 	cp -R "$top"/{Kbuild,dkms.conf,module,uapi} "$1/"
-	# On a kernel that has GCOV and KCOV: counts which lines are run, and guides the fuzzer. The
-	# kernel's own code does without, for speed.
+	# On a kernel with GCOV and KCOV, the module counts which lines are executed, and guides the
+	# fuzzer. The kernel's own code is not instrumented, for speed.
 	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 GCOV_PROFILE=y KCOV_INSTRUMENT=y \
 		"${cross[@]}" modules 2>&1 |
 		sed "s|$dir/||g" | tee "$1/build.log" || return 1
@@ -499,7 +509,7 @@ make_module()
 	grep -E 'warning:|WARNING:' "$1/build.log" >"$1/warnings" || :
 }
 
-# What the module is made of.
+# Prints the names of the files from which the module is built.
 module_files()
 {
 	find "$top"/{Kbuild,dkms.conf,module,uapi} -name '[!.]*' -type f \
@@ -517,8 +527,9 @@ need_module()
 	artefact "$module" "build module for $release" make_module "$root" "$headers"
 }
 
-# Prints the acceleration options: KVM where a guest runs under it. That the device opens does not
-# tell; some hosts let a guest hang in its first instructions. Asked once per boot of the host.
+# Prints the acceleration options: KVM if a guest runs under it. That the device can be opened is no
+# proof, because on some hosts a guest hangs in its first instructions. This is tested once per boot
+# of the host.
 acceleration()
 {
 	local known
@@ -529,7 +540,7 @@ acceleration()
 	known=$cache/kvm-$(cat /proc/sys/kernel/random/boot_id)
 	if [ ! -e "$known" ]; then
 		find "$cache" -maxdepth 1 -name 'kvm-*' ! -name "${known##*/}*" -delete
-		# Without a root file system the kernel panics, and with that QEMU ends.
+		# Without a root file system the kernel panics, which ends QEMU.
 		if [ -w /dev/kvm ] && timeout 60 qemu-system-x86_64 -accel kvm -cpu host -m 512 \
 			-display none -no-reboot -kernel "$image" -append panic=-1 \
 			</dev/null >/dev/null 2>&1; then
@@ -559,13 +570,14 @@ make_test()
 		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
 }
 
-# Copies what the library is built from to $1.
+# Copies the files from which the library is built to $1.
 copy_userlib()
 {
 	mkdir -p "$1/userlib/memwait"
 	cp -R "$top"/{dkms.conf,uapi} "$1/"
 	cp -R "$top"/userlib/{Makefile,*.c,*.h,*.map,*.in,*.supp,man} "$1/userlib/"
-	# Not an object that was made in the checkout: make would take the copy for a new one.
+	# Objects that were built in the checkout are omitted, because make would consider their
+	# copies up to date.
 	cp "$top"/userlib/memwait/*.[ch] "$1/userlib/memwait/"
 	mkdir -p "$1"/userlib/{tools,bindings/cxx}
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
@@ -582,7 +594,7 @@ make_userlib()
 	mv "$1"/userlib/libmemwait*.* "$1/userlib/tools/memwaitctl" "$1/"
 }
 
-# Sets $root to the build root that has $cc.
+# Sets $root to the build root that contains $cc.
 need_compiler()
 {
 	case $cc in
@@ -592,7 +604,7 @@ need_compiler()
 	esac
 }
 
-# Sets $userlib to a directory with the library, built to be linked to tests.
+# Sets $userlib to a directory with the library, built for linking with tests.
 need_userlib()
 {
 	local root
@@ -622,7 +634,8 @@ need_test()
 	test=$dir/selftests/$1
 }
 
-# need_tests NAME...: builds those that are not there, as many at a time as there are processors.
+# need_tests NAME...: builds the tests that are not in the cache, as many at a time as there are
+# processors.
 need_tests()
 {
 	local name
@@ -658,7 +671,8 @@ make_demo()
 	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/examples/demo"
 }
 
-# Sets $examples to a directory with the programs in bin/, and in lib/ what they are linked to.
+# Sets $examples to a directory with the example programs in bin/, and the libraries that they are
+# linked with in lib/.
 need_examples()
 {
 	local root files
@@ -677,7 +691,7 @@ make_examples()
 	mkdir -p "$1/userlib/examples" "$1/lib"
 	cp "$top"/userlib/examples/{Makefile,*.{c,txt}} "$1/userlib/examples/"
 	cp "$top/README.md" "$1/"
-	# Installed where no system is, and found by pkg-config and by ldd.
+	# Installs the library into a directory where no system looks; pkg-config and ldd find it.
 	in_root "$2" sh -euc "
 		make -s -C $dir/userlib install PREFIX=$dir/usr
 		export PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig LD_LIBRARY_PATH=$dir/usr/lib
@@ -695,9 +709,9 @@ make_examples()
 	"
 }
 
-# Sets $languages to a directory with what programs of the bindings need in a guest, each with its libraries
-# at their usual places: cxx/, python/ and node/; what their extensions need with sanitizers: sanitize/; and
-# some of CPython's tests: suites/.
+# Sets $languages to a directory with the files that programs of the bindings need in a guest, at
+# their usual paths and with their libraries, in cxx/, python/ and node/. sanitize/ has the
+# libraries of the sanitizers, and suites/ has some of CPython's tests.
 need_languages()
 {
 	local root
@@ -711,7 +725,7 @@ make_languages()
 	# shellcheck disable=SC2016
 	in_root "$2" sh -euc '
 		cd "$1"
-		# add FOLDER FILE...: with what it is linked to
+		# add FOLDER FILE...: copies files, and the libraries that they are linked with
 		add()
 		{
 			folder=$1
@@ -737,7 +751,7 @@ make_languages()
 	' sh "/cache/${1##*/}"
 }
 
-# Sets $bindings to a directory with guest/, in which they are installed and their tests are.
+# Sets $bindings to a directory whose guest/ has the installed bindings and their tests.
 need_bindings()
 {
 	local root files
@@ -766,11 +780,11 @@ make_bindings()
 		make -s -C userlib/bindings clean
 		make -s -C userlib/bindings all
 		(umask 077; make -s -C userlib/bindings install PREFIX=/usr DESTDIR=$dir/guest)
-		# Everybody can read what such a user has installed.
+		# All users must be able to read the files that a user with this umask installs.
 		! find $dir/guest/usr -type f ! -perm -a=r | grep .
 		make -s -C selftests/bindings clean all
 		make -s -C userlib/bindings/rust check
-		# Programs have been copied from there.
+		# Programs have been copied from target/.
 		rm -rf userlib/bindings/rust/target
 	" || return 1
 	cp -R "$1"/selftests/bindings/*/ "$1/guest/tests/bindings/"
