@@ -407,7 +407,7 @@ make_own_kernel()
 	find "$1" -name '*.o' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
 }
 
-# What building a module needs of a kernel that clang builds: configuration, headers and tools.
+# Makes the configuration, headers and tools with which a module is built for a kernel that clang builds.
 make_clang_kernel()
 {
 	local dir=/cache/${1##*/} source=/cache/${3##*/}
