@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Without the device: everything that needs it says so at once, nothing waits, nothing is taken."""
+"""Without the device: calls that need it fail immediately, without waiting or taking anything."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ for number, call in enumerate(calls):
         assert error.errno == errno.ENOENT and "memwait" in str(error), error
     else:
         raise AssertionError(f"call {number} did not fail")
-# A permit is taken: it still is, and can be released when there is a device.
+# An acquired permit remains acquired, so that it can be released once there is a device.
 counted = bytearray(memwait.BoundedSemaphore.SIZE)
 counted[memwait.Semaphore.SIZE] = 1
 for n in (1, 1, 2):
@@ -47,4 +47,4 @@ assert not any(memory), "something was taken"
 word = memwait.Word(memory, 520)
 word.store(3)
 assert word.add(1) == 3 and word.load() == 4
-print(len(calls), "calls said that there is no device")
+print(len(calls), "calls reported that there is no device")

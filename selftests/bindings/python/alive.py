@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An interpreter ends, in each way, while there are objects of each kind: it has nothing to say."""
+"""An interpreter exits, in each of several ways, while objects of each kind exist: no output."""
 
 import asyncio
 import atexit
@@ -42,7 +42,7 @@ class Objects:
         self.event = memwait.Event(memory, at["event"], create=True)
 
     def repair(self):
-        """A cycle through each of them."""
+        """A bound method as repair= makes a reference cycle through all these objects."""
 
     def all(self):
         return list(vars(self).values())
@@ -54,7 +54,7 @@ class Objects:
 
 
 def shared():
-    # Who is tracked starts another process.
+    # A tracked segment would start the resource tracker, another process.
     untracked = {"track": False} if sys.version_info >= (3, 13) else {}
     memory = SharedMemory(create=True, size=LAYOUT.size, **untracked)
     memory.unlink()
@@ -62,7 +62,7 @@ def shared():
 
 
 class Holder:
-    """What has a buffer as SharedMemory has one, and knows its objects."""
+    """Has a buffer as attribute buf, like SharedMemory, and references its own objects."""
 
     def __init__(self):
         self.buf = memoryview(mmap.mmap(-1, LAYOUT.size))
@@ -162,7 +162,7 @@ def awaited(objects):
     for used in objects.sets:
         used.lock.acquire()
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda *_: None)     # asyncio says that tasks are pending
+    loop.set_exception_handler(lambda *_: None)     # asyncio reports pending tasks
     loop.run_until_complete(main())
     globals()["loop"] = loop
     sys.exit(7)
@@ -189,8 +189,8 @@ WAYS = [as_global, in_a_frame, as_default, in_a_class, in_a_module, in_a_cycle, 
         in_a_generator, at_exit, taken, awaited, waited_for, raises]
 
 
-def told(function, *args):
-    """The status of a child that calls it, and what that says."""
+def run_in_child(function, *args):
+    """Calls the function in a child; returns the child's exit status and its output."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -199,7 +199,7 @@ def told(function, *args):
         os.dup2(writer, 2)
         os.close(reader)
         os.close(writer)
-        # The interpreter ends as that of any program.
+        # Without os._exit(): the interpreter must exit like that of any program.
         function(*args)
     os.close(writer)
     with open(reader) as file:
@@ -224,10 +224,11 @@ def use_and_close(lock, *others):
 
 
 def child_of(method, function):
-    """With objects as arguments, which its Process keeps."""
+    """Passes objects as arguments to a Process, which retains them."""
     memory = SharedMemory(create=True, size=LAYOUT.size)
     objects = Objects(memory)
-    objects.lock = memwait.Lock(memory, LAYOUT["lock"], create=True)    # its repair is no function
+    # Without repair=, because a bound method of Objects cannot be passed to the process
+    objects.lock = memwait.Lock(memory, LAYOUT["lock"], create=True)
     process = multiprocessing.get_context(method).Process(target=function, args=objects.all())
     process.start()
     process.join()
@@ -235,7 +236,7 @@ def child_of(method, function):
     sys.exit(1 if process.exitcode else 7)
 
 
-# A process that is spawned imports this.
+# A spawned process imports this file.
 if __name__ == "__main__":
     signal.alarm(limit(300))
     cases = [(ends, way) for way in WAYS]
@@ -243,9 +244,9 @@ if __name__ == "__main__":
               (child_of, "forkserver", use)]
     bad = 0
     for case in cases:
-        status, text = told(*case)
+        status, text = run_in_child(*case)
         if status != (1 if raises in case else 7) or text:
             bad += 1
             print(*(getattr(part, "__name__", part) for part in case), status)
             print(text)
-    assert not bad, f"{bad} of {len(cases)} ways to end"
+    assert not bad, f"{bad} of {len(cases)} ways to exit failed"

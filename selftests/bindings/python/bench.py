@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What Python needs for a lock and an unlock, and for an awaited wake-up: see selftests/bench/bindings.
-Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts right."""
+"""Measures lock and unlock, and an awaited wake-up, in Python: see selftests/bench/bindings.
+Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts right.
+"""
 
 import asyncio
 import mmap
@@ -43,7 +44,7 @@ def wake(word, times):
 
 
 def wake_by_asyncio(times):
-    """As another thread would wake it."""
+    """Uses call_soon_threadsafe(), as a wake-up by another thread would."""
     async def run():
         call_soon = asyncio.get_running_loop().call_soon_threadsafe
         event = asyncio.Event()

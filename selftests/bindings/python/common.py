@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tests share: memory, children, and a table of all that can wait."""
+"""Shared by the tests: memory, children, and a table with a case for each object that can wait."""
 
 import mmap
 import os
@@ -15,12 +15,16 @@ ITEM = b"an item!"
 
 
 def limit(seconds):
-    """What ends a hang, in seconds of a quiet machine: see measure_slowness() in selftests/vm/init."""
+    """The time limit that ends a hang: seconds on an idle machine, times the measured slowness
+    (see measure_slowness() in selftests/vm/init).
+    """
     return seconds * int(os.environ.get("MEMWAIT_SLOWNESS", "1"))
 
 
 def waiters(memory, offset=0, size=512):
-    """How many threads and tasks wait for any word there. Those of a fair lock wait on a byte."""
+    """Counts the threads and tasks that wait on any word in that range. Waiters of a fair lock wait
+    on a byte, so each byte is looked up.
+    """
     total = 0
     for at in range(offset, offset + size):
         word = memwait.Word(memory, at, size=1)
@@ -32,13 +36,13 @@ def waiters(memory, offset=0, size=512):
 def until(condition):
     pause = 0.0005
     while not condition():
-        # What is waited for is to have the processor, where there is one.
+        # Leave the CPU to the awaited thread or process, because there may be only one CPU.
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
 
 
 class Child:
-    """A child of fork() that calls a function; its exit status is 0 if that returns."""
+    """A child of fork() that calls a function; its exit status is 0 if the function returns."""
 
     def __init__(self, function, *args):
         sys.stdout.flush()
@@ -60,7 +64,7 @@ class Child:
 
 
 class Holder:
-    """A thread that has what others wait for."""
+    """A thread that calls functions for a test, so that it can hold a lock that others wait for."""
 
     def __init__(self):
         self.pool = ThreadPoolExecutor(1)
@@ -73,7 +77,7 @@ class Holder:
 
 
 class Case:
-    """An object, and what it is to wait for it, to wake a waiter, and to undo a wake in vain."""
+    """An object, and how to wait for it, wake a waiter, and undo a wake that had no waiter."""
 
     size = 512
 
@@ -89,7 +93,7 @@ class Case:
         pass
 
     def block_again(self):
-        """After a waiter has had it."""
+        """Makes the object block again after a waiter has acquired it."""
 
     def waits(self, n):
         return waiters(self.memory, 0, self.size) == n
@@ -231,7 +235,7 @@ class BoundedCase(SemaphoreCase):
         except ValueError:
             super().again()
             return
-        assert False, "somebody has it"
+        assert False, "a permit is still acquired"
 
 
 class BarrierCase(Case):
@@ -245,7 +249,7 @@ class BarrierCase(Case):
         return await self.object.wait_async() in (0, 1)
 
     def timed_out(self, result):
-        # For all: it is broken.
+        # The timeout broke the barrier for all participants.
         self.object.reset()
         return isinstance(result, memwait.BrokenBarrierError)
 
@@ -262,7 +266,7 @@ class BarrierCase(Case):
         except memwait.BrokenBarrierError:
             self.object.reset()
             return
-        assert False, "somebody had come"
+        assert False, "another participant had arrived"
 
 
 class WaitGroupCase(Case):
@@ -386,7 +390,9 @@ CASES = [LockCase, FairCase, RobustCase, RLockCase, ReaderCase, WriterCase, Cond
 
 
 def each_case(test):
-    """Calls test(self, case, hold) for each; hold(function) runs in the thread that blocks it."""
+    """Calls test(self, case, hold) for each case. hold(function) runs the function in the thread
+    that makes the object block.
+    """
 
     def run(self):
         for kind in CASES:
@@ -395,7 +401,7 @@ def each_case(test):
                 case = hold(kind, memory)
                 try:
                     test(self, case, hold)
-                    self.assertTrue(case.waits(0), "somebody waits still")
+                    self.assertTrue(case.waits(0), "there is still a waiter")
                 finally:
                     for held in (case.object, getattr(case, "lock", None)):
                         if hasattr(held, "close"):
@@ -407,7 +413,7 @@ def each_case(test):
 
 
 def interrupted(function):
-    """Calls it, and tells whether ^C ended it."""
+    """Calls the function, and raises AssertionError unless ^C (SIGINT) ended it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         function()
@@ -417,7 +423,7 @@ def interrupted(function):
 
 
 def waits_fail(error):
-    """From here on the kernel lets this thread begin no wait of an operation: seccomp(2)."""
+    """From now on, MEMWAIT_IOC_WAIT_ASYNC fails with this error in this thread, by seccomp(2)."""
     import ctypes
     import platform
     import struct

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Preloaded into Python: main() runs in a thread, as where a program embeds Python in one. The
- * process's first thread, which gets the signals, waits for its end.
+ * Preloaded into Python: runs main() in another thread, like a program that embeds Python in a
+ * thread. The first thread of the process, which receives the signals, waits until main() returns.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the tests here, in one process; "run.py uvloop" runs those of tasks with uvloop's event loop.
+"""Runs the tests of this directory in one process. "run.py uvloop" runs test_asyncio.py with
+uvloop's event loop.
 
 A test that hangs ends the process, with a traceback.
 """
@@ -13,10 +14,10 @@ import warnings
 
 from common import limit
 
-# A process that is spawned imports this.
+# A spawned process imports this file.
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(limit(700), exit=True)
-    warnings.simplefilter("ignore", DeprecationWarning)     # fork() beside threads
+    warnings.simplefilter("ignore", DeprecationWarning)     # fork() in a process with threads
     pattern = "test_*.py"
     if sys.argv[1:] == ["uvloop"]:
         import uvloop

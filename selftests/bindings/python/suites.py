@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """CPython's own tests of threading, asyncio, queue and multiprocessing, with memwait's objects.
 
-suites.txt lists those that fail, and why; what would wait for ever is not run. Prints TAP, a point
-for each suite: no test fails that is not listed, and none that is listed passes, unless it fails
-now and then. They bound times as on a quiet machine, so one that has failed is run up to twice
-again.
+suites.txt lists the tests that fail, with the reasons; a test that would wait forever is not run.
+Prints TAP with a point for each suite. A suite passes if only listed tests fail and all listed
+tests fail (except tests that are listed as failing now and then). The tests have time limits for an
+idle machine, so a test that fails is repeated up to twice.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ except ImportError as error:
 
 ITEM_SIZE = 80
 BOUNDLESS = 1 << 17
-INDEX = 1024            # where a barrier has its counter
+INDEX = 1024            # offset of a barrier's counter
 
 
 def memory(size=4096):
     return mmap.mmap(-1, size)
 
 
-# Each object in memory of its own, which children of fork() share.
+# Each object has its own memory, which children of fork() share.
 
 def Lock():
     return memwait.Lock(memory(), create=True)
@@ -67,7 +67,9 @@ def BoundedSemaphore(value=1):
 
 
 class Barrier(memwait.Barrier):
-    """Ours tells one from the others; a program that wants an index counts those that leave."""
+    """A barrier of memwait returns 0 to one participant and 1 to the others. A program that needs
+    an index for each participant counts them as they leave.
+    """
 
     def __new__(cls, parties, action=None, timeout=None):
         self = super().__new__(cls, memory(), parties=parties, action=action, timeout=timeout,
@@ -85,7 +87,7 @@ class Barrier(memwait.Barrier):
 
 
 class Queue(memwait.JoinableQueue):
-    """Ours has a bound, which the tests do not come to."""
+    """A queue of memwait is always bounded, but the tests do not reach this bound."""
 
     def __new__(cls, maxsize=0):
         size = memwait.JoinableQueue.size(ITEM_SIZE, maxsize or BOUNDLESS)
@@ -98,7 +100,7 @@ class Queue(memwait.JoinableQueue):
 
 
 class ForTasks:
-    """One of ours with asyncio's names: NAME is our NAME_async."""
+    """An object of memwait with asyncio's names: NAME is memwait's NAME_async."""
 
     ours = None
 
@@ -116,7 +118,7 @@ class ForTasks:
     async def __aexit__(self, *error):
         await self.ours.__aexit__(*error)
 
-    # What the tests ask of asyncio's insides.
+    # The private attributes of asyncio's classes that the tests use
     @property
     def _waiters(self):
         return [None] * waiters(self.ours.buffer, 0, self.ours.SIZE)
@@ -168,13 +170,15 @@ class Tasks:
 
     @staticmethod
     async def sleep(delay):
-        """Their tests know how often asyncio's loop turns for a wake-up; for ours more often."""
+        """asyncio's tests sleep(0) as often as asyncio's loop iterates for a wake-up. A wake-up by
+        memwait takes more iterations.
+        """
         for _ in range(1 if delay else 8):
             await asyncio.sleep(delay)
 
 
 class Over:
-    """A module of which some names are others."""
+    """A module of which some names are replaced."""
 
     def __init__(self, module, names):
         self.module, self.names = module, names
@@ -195,7 +199,7 @@ class Processes(_test_multiprocessing.ProcessesMixin):
     Barrier, Queue, JoinableQueue = map(staticmethod, (Barrier, Queue, Queue))
 
 
-# Of multiprocessing's own queue, whatever is given to them.
+# These tests use multiprocessing's own queue, not the one that they are given.
 THEIRS = dict.fromkeys(
     ["test_no_import_lock_contention", "test_timeout", "test_queue_feeder_on_queue_feeder_error",
      "test_closed_queue_empty_exceptions", "test_closed_queue_put_get_exceptions"])
@@ -237,11 +241,13 @@ SUITES = {
 
 
 def hangs(*_):
-    raise TimeoutError("it waits for ever")
+    raise TimeoutError("the test hangs")
 
 
 def attempt(kind, method):
-    """What a test says: a text if it fails, None if it is skipped."""
+    """Runs a test; returns its messages if it fails, an empty text if it passes, None if it is
+    skipped.
+    """
     result = unittest.TestResult()
     faulthandler.dump_traceback_later(limit(150), exit=True)
     signal.alarm(limit(60))
@@ -254,7 +260,9 @@ def attempt(kind, method):
 
 
 def run(suite, kinds, listed):
-    """How many tests there are, and whether all are as listed; prints those that are not."""
+    """Returns the number of tests, and whether all have the results that the list says; prints the
+    tests that do not.
+    """
     total, passed, wrong = 0, 0, 0
     for kind in kinds:
         for method in unittest.defaultTestLoader.getTestCaseNames(kind):
@@ -274,14 +282,14 @@ def run(suite, kinds, listed):
             passed += not said
             if bool(said) != bool(reason) and not (reason or "").startswith("now and then"):
                 wrong += 1
-                print(f"# {name}:", *(said or "passes, and is listed").splitlines(), sep="\n# ")
+                print(f"# {name}:", *(said or "passes, but is listed").splitlines(), sep="\n# ")
             sys.stdout.flush()
     print(f"# {suite}: {passed} of {total}")
     return total, not wrong and total > 0
 
 
 def main(wanted):
-    # Of fork() beside threads; of coroutines and tasks that a test has left.
+    # About fork() in a process with threads; about coroutines and tasks that a test has left
     warnings.simplefilter("ignore")
     logging.disable()
     signal.signal(signal.SIGALRM, hangs)
@@ -302,14 +310,14 @@ def main(wanted):
     if not wanted and total != counted:
         print(f"# {total} tests, and the list says {counted}")
     unlike = bool(unknown) or (not wanted and total != counted)
-    print("not ok" if unlike else "ok", len(suites) + 1, "the list has as many tests, and no others")
+    print("not ok" if unlike else "ok", len(suites) + 1, "the list of tests is complete")
     print(f"1..{len(suites) + 1}", flush=True)
     return bad > 0 or unlike
 
 
 if __name__ == "__main__":
     failed = main(sys.argv[1:])
-    # Threads and processes of tests that have failed may wait for ever, and an exit for them.
+    # Threads and processes of failed tests may wait forever, and a normal exit would wait for them.
     for child in multiprocessing.active_children():
         child.kill()
     os._exit(failed)

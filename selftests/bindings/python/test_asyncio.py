@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tasks: waits, and cancellation at each point of them."""
+"""Waits of tasks, and their cancellation at each point."""
 
 import _thread
 import asyncio
@@ -27,7 +27,7 @@ def hub():
 
 
 async def begun(case):
-    """A task that waits for it."""
+    """Returns a task that waits for the object of the case."""
     task = asyncio.ensure_future(case.wait_async())
     while not case.waits(1):
         await asyncio.sleep(0)
@@ -35,7 +35,7 @@ async def begun(case):
 
 
 async def waiting_for_a_condition(memory):
-    """A lock, a condition of it, and a task that waits for that."""
+    """Returns a lock, a condition that uses the lock, and a task that waits for the condition."""
     lock = memwait.Lock(memory, create=True)
     condition = memwait.Condition(memory, 64, lock=lock, create=True)
 
@@ -98,7 +98,7 @@ class Tasks(unittest.TestCase):
         async def main():
             task = await begun(case)
             if isinstance(case.object, memwait.Barrier):
-                # It cannot open before the task has come, nor be closed again.
+                # A barrier cannot open before the task has arrived, and an open one cannot close.
                 thread = threading.Thread(target=case.object.wait)
                 thread.start()
                 await task
@@ -114,11 +114,11 @@ class Tasks(unittest.TestCase):
         asyncio.run(main())
 
     @each_case
-    def test_cancel_before_it_is_told(self, case, hold):
+    def test_cancel_before_dispatch(self, case, hold):
         self.woken_and_cancelled(case, hold, False)
 
     @each_case
-    def test_cancel_before_it_runs(self, case, hold):
+    def test_cancel_after_dispatch(self, case, hold):
         self.woken_and_cancelled(case, hold, True)
 
     @each_case
@@ -134,7 +134,7 @@ class Tasks(unittest.TestCase):
 
     @each_case
     def test_a_loop_is_forgotten(self, case, hold):
-        """Without close(): the garbage collector ends the waits."""
+        """If a loop is not closed, the garbage collector ends its waits."""
         loop = asyncio.new_event_loop()
         if type(loop).__module__ == "uvloop":
             loop.close()
@@ -151,7 +151,9 @@ class Tasks(unittest.TestCase):
         hold(case.again)
 
     def test_order(self):
-        """Tasks, a thread and a process stand in one queue; those cancelled leave it as it was."""
+        """Tasks, a thread and a process wait in one queue. A cancelled wait does not change its
+        order.
+        """
         with mmap.mmap(-1, 4096) as memory:
             lock = memwait.Lock(memory, create=True, fair=True)
             order = memwait.Word(memory, 64)
@@ -190,8 +192,8 @@ class Tasks(unittest.TestCase):
             lock.close()
             order.close()
 
-    def test_a_crowd_at_once(self):
-        """All end before the loop looks, and are done when it has."""
+    def test_many_tasks_are_woken_together(self):
+        """All waits end before the event loop polls; then all tasks are completed."""
         memory = mmap.mmap(-1, 4096)
         semaphore = memwait.Semaphore(memory, value=0, create=True)
 
@@ -205,8 +207,8 @@ class Tasks(unittest.TestCase):
         asyncio.run(main())
         self.assertEqual(semaphore.get_value(), 0)
 
-    def test_a_fair_semaphore_is_for_who_waits_longest(self):
-        """Also against a task that asks before the one that was given it has run, and a thread."""
+    def test_a_fair_semaphore_goes_to_the_longest_waiter(self):
+        """A thread, or a task that asks before the woken task has run, cannot overtake it."""
         memory = mmap.mmap(-1, 4096)
         semaphore = memwait.Semaphore(memory, value=1, create=True, fair=True)
         order = []
@@ -238,7 +240,8 @@ class Tasks(unittest.TestCase):
             memwait.Semaphore(memory, value=32768, create=True, fair=True)
 
     def test_tasks_take_turns_at_a_fair_semaphore(self):
-        """One that releases it and asks again stands at the end, as with asyncio.Semaphore."""
+        """A task that releases it and acquires it again is queued last, as with asyncio.Semaphore.
+        """
         semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=1, create=True, fair=True)
         order = []
 
@@ -255,8 +258,8 @@ class Tasks(unittest.TestCase):
         self.assertEqual(order, [(turn, name) for turn in (1, 2) for name in "abc"])
         self.assertEqual(semaphore.get_value(), 1)
 
-    def test_a_crowd_at_one_edge(self):
-        """As above, of a loop that polls for edges and dispatches once for each."""
+    def test_many_operations_end_at_one_edge(self):
+        """An event loop that polls for edges (EPOLLET) dispatches once for each edge."""
         semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=0, create=True)
         loop = _memwait.Loop()
         ended = []
@@ -265,12 +268,12 @@ class Tasks(unittest.TestCase):
             for _ in range(300):
                 semaphore._begin(loop, ended.append, _memwait.WAIT)
             semaphore.release(300)
-            while epoll.poll(0):    # What has no edge now has none any more.
+            while epoll.poll(0):    # Without an edge now, there would never be another edge.
                 loop.dispatch()
         self.assertEqual([operation.finish() for operation in ended], [True] * 300)
         loop.close()
 
-    def test_time_outs(self):
+    def test_timeouts(self):
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
             lock.acquire()
@@ -329,7 +332,7 @@ class Tasks(unittest.TestCase):
                 await task
                 self.assertEqual(barrier.broken, end == barrier.abort)
                 barrier.reset()
-            # Who leaves while it acts breaks it.
+            # A task that is cancelled while the action runs breaks the barrier.
             other = memwait.Barrier(memory, action=lambda: None)
             first = asyncio.ensure_future(barrier.wait_async())
             while barrier.n_waiting != 1:
@@ -344,7 +347,7 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
-    def test_a_task_that_is_cancelled_has_the_lock_of_its_condition(self):
+    def test_a_cancelled_condition_wait_holds_the_lock(self):
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
             condition = memwait.Condition(memory, 64, lock=lock, create=True)
@@ -375,8 +378,8 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
-    def test_a_condition_that_is_asked_again_and_again(self):
-        """A wait that is over at once lets another one have the lock, too, or it could not notify."""
+    def test_a_condition_that_is_polled(self):
+        """Even a wait with timeout 0 releases the lock, so that another task can notify."""
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
             condition = memwait.Condition(memory, 64, lock=lock, create=True)
@@ -415,7 +418,7 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(4096)))
 
     def test_a_coroutine_that_is_closed_cannot_release(self):
-        """And what it has left has nothing of it."""
+        """After the failed release(), the lock does not count the closed coroutine as a holder."""
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
             condition = memwait.Condition(memory, 64, lock=lock, create=True)
@@ -441,7 +444,9 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(4096)))
 
     def waits_for_its_lock(self, memory):
-        """A loop, and a task of it that was cancelled in a condition, whose lock another has."""
+        """Returns a lock that is held, an event loop, and a task of the loop. The task was
+        cancelled in a wait for a condition, and now waits to reacquire the lock.
+        """
         lock = memwait.Lock(memory, create=True)
         condition = memwait.Condition(memory, 64, lock=lock, create=True)
 
@@ -465,14 +470,14 @@ class Tasks(unittest.TestCase):
         self.assertEqual(waiters(memory, 0, 64), 1)
         return lock, loop, task
 
-    def test_a_coroutine_that_is_closed_while_it_wants_its_lock_again(self):
+    def test_a_coroutine_is_closed_while_it_reacquires_its_lock(self):
         lock, loop, task = self.waits_for_its_lock(bytearray(4096))
         loop.close()
         task.get_coro().close()
         self.assertTrue(lock.locked())
         lock.release()
 
-    def test_a_lock_that_cannot_be_had_again(self):
+    def test_the_lock_of_a_condition_cannot_be_reacquired(self):
         lock, loop, task = self.waits_for_its_lock(bytearray(4096))
 
         async def lose():
@@ -512,8 +517,8 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
-    def test_the_device_fails_while_its_lock_is_wanted(self):
-        """A condition's wait has ended, and the wait for its lock cannot begin."""
+    def test_the_device_fails_before_the_lock_is_reacquired(self):
+        """The wait for a condition has ended, but the wait for its lock cannot begin."""
         def run(memory):
             async def main():
                 lock, condition, task = await waiting_for_a_condition(memory)
@@ -530,7 +535,7 @@ class Tasks(unittest.TestCase):
         with mmap.mmap(-1, 4096) as memory:
             self.assertEqual(Child(run, memory).join(), 0)
 
-    def test_close_before_a_task_has_what_it_got(self):
+    def test_close_before_a_woken_task_runs(self):
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
             lock.acquire()
@@ -551,7 +556,7 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(4096)))
 
     def test_items_of_cancelled_tasks(self):
-        """Nobody waits beside an item."""
+        """While a cancelled task's item is in the queue, no waiter stays asleep."""
         async def main(memory):
             queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
             task = asyncio.ensure_future(queue.get_async())
@@ -600,8 +605,8 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(4096)))
 
     async def put_that_waits(self, memory, sent):
-        """Returns a queue of one place that has 1, and a task that puts 2; if sent, only 2 is there
-        and the task was not told.
+        """Returns a queue with maxsize=1 that contains 1, and a task that waits to put 2. If sent,
+        the queue contains only 2, and the task has not run since.
         """
         queue = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
         queue.put(1)
@@ -613,7 +618,7 @@ class Tasks(unittest.TestCase):
             until(lambda: hub().loop.dispatch())
         return queue, task
 
-    def test_what_a_cancelled_task_has_sent_is_unfinished(self):
+    def test_an_item_put_by_a_cancelled_task_is_unfinished(self):
         async def main(memory, sent):
             queue, task = await self.put_that_waits(memory, sent)
             task.cancel()
@@ -685,7 +690,7 @@ class Tasks(unittest.TestCase):
         with mmap.mmap(-1, 4096) as memory:
             asyncio.run(main(memory))
 
-    def test_a_get_is_cancelled_when_its_time_was_over(self):
+    def test_a_get_is_cancelled_after_its_timeout(self):
         async def main(memory):
             jobs = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
             timeout = 0.05
@@ -694,7 +699,7 @@ class Tasks(unittest.TestCase):
                 await asyncio.sleep(0)
                 if not task.done():
                     break
-                # It was over before it could wait.
+                # The timeout had passed before the task could wait.
                 self.assertIsInstance(task.exception(), queue.Empty)
                 timeout *= 2
             until(lambda: hub().loop.dispatch())
@@ -705,7 +710,9 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(4096)))
 
     def with_a_kept_item(self, check, later=False):
-        """A queue that is full of the item 2, of which a cancelled task has kept 1."""
+        """Calls check(queue), where the queue is full with item 2 and keeps item 1, which a
+        cancelled task had received. If later, calls it after the event loop has ended.
+        """
         async def main(memory):
             queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
             task = asyncio.ensure_future(queue.get_async())
@@ -724,7 +731,7 @@ class Tasks(unittest.TestCase):
             if later:
                 check(queue)
 
-    def test_a_kept_item_is_not_the_childs_as_well(self):
+    def test_a_kept_item_is_not_inherited_by_a_child(self):
         def check(queue):
             def run():
                 self.assertEqual(queue.qsize(), 1)
@@ -738,7 +745,7 @@ class Tasks(unittest.TestCase):
 
         self.with_a_kept_item(check)
 
-    def test_a_kept_item_goes_back_with_close(self):
+    def test_close_returns_a_kept_item_to_the_queue(self):
         def check(queue):
             memory = queue.buffer
             other = memwait.Queue(memory)
@@ -761,7 +768,9 @@ class Tasks(unittest.TestCase):
         self.with_a_kept_item(check, later=True)
 
     def taken_back(self, queue, items, loop=None):
-        """Ended operations that have got the items, as those of tasks that are to be cancelled."""
+        """Returns completed operations that have received the items, like those of tasks that will
+        be cancelled.
+        """
         loop = loop or _memwait.Loop()
         operations = [queue._begin(loop, bool, _memwait.RECV) for _ in items]
         for item in items:
@@ -790,7 +799,7 @@ class Tasks(unittest.TestCase):
             queue.close()
 
     def test_an_item_is_given_back_while_a_task_gets(self):
-        """Another process is faster than that with what was in the queue."""
+        """Before the item is sent again, another process gets the item that was in the queue."""
         async def main(memory, maxsize, shut_down):
             queue = memwait.Queue(memory, item_size=1, maxsize=maxsize, create=True)
             operation, = self.taken_back(queue, [b"1"], hub().loop)
@@ -812,7 +821,7 @@ class Tasks(unittest.TestCase):
                 asyncio.run(main(bytearray(4096), maxsize, shut_down))
 
     def test_a_kept_item_holds_its_queue(self):
-        """close() of another thread cannot come between a look at what is kept and the end."""
+        """While the queue keeps an item, another thread cannot close its buffer."""
         def check(queue):
             with self.assertRaises(BufferError):
                 _memwait.Queue.close(queue)
@@ -822,7 +831,7 @@ class Tasks(unittest.TestCase):
         self.with_a_kept_item(check)
 
     def test_a_kept_item_of_a_queue_that_is_forgotten(self):
-        """Without close(): its buffer is let go of all the same."""
+        """A queue that is freed without close() also releases its buffer."""
         memory = mmap.mmap(-1, 4096)
         queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
         operation, = self.taken_back(queue, [b"1"])
@@ -832,7 +841,7 @@ class Tasks(unittest.TestCase):
         gc.collect()
         memory.close()
 
-    def test_a_kept_item_and_a_shutdown(self):
+    def test_a_kept_item_of_a_queue_that_is_shut_down(self):
         def check(queue):
             queue.shutdown()
             with self.assertRaisesRegex(BufferError, "shut down"):
@@ -923,7 +932,7 @@ class Tasks(unittest.TestCase):
                 step = asyncio.ensure_future(anext(watch))
                 while not word.waiters():
                     await asyncio.sleep(0)
-                # Added up, as the task has not run between.
+                # The notifies are added up, because the task has not run in between.
                 for _ in range(2):
                     self.assertEqual(word.notify(), 1)
                     until(lambda: hub().loop.dispatch())
@@ -963,7 +972,8 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(64)))
 
     def test_interrupt_of_a_callback(self):
-        """A handler raises within dispatch, which raises that; and the task has its permit."""
+        """dispatch() raises the exception of a signal handler, and the task still gets its permit.
+        """
         def late(*_):
             raise TimeoutError(errno.EBADF, "a handler's own")
 
@@ -992,7 +1002,7 @@ class Tasks(unittest.TestCase):
         reported = []
         hook, sys.unraisablehook = sys.unraisablehook, lambda what: reported.append(what.exc_type)
         try:
-            # No step of Python between them: the handlers run in the callback.
+            # No bytecode runs between these calls, so the handlers run in the callback.
             calls = [functools.partial(_thread.interrupt_main, number) for number in numbers]
             with self.assertRaises(error):
                 list(map(operator.call, [*calls, waiting.loop.dispatch]))
@@ -1003,8 +1013,8 @@ class Tasks(unittest.TestCase):
         loop.close()
         semaphore.close()
 
-    def test_a_handlers_error_is_not_the_devices(self):
-        """An OSError in dispatch that is not the loop's own leaves the hub as it is."""
+    def test_an_error_of_a_handler_is_not_one_of_the_device(self):
+        """An OSError that a handler raises in dispatch() does not invalidate the hub."""
         async def main(memory):
             semaphore = memwait.Semaphore(memory, value=0, create=True)
             task = asyncio.ensure_future(semaphore.acquire_async())
@@ -1075,7 +1085,9 @@ class Tasks(unittest.TestCase):
             coroutine.send(None)
 
     def test_the_descriptor_is_lost(self):
-        """Somebody has closed it: who waits gets an error, and the next wait has a new one."""
+        """If the program closes the descriptor, pending waits fail, and the next wait opens
+        another.
+        """
         async def main(memory):
             asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
             lock = memwait.Semaphore(memory, value=0, create=True)
@@ -1095,7 +1107,7 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(64)))
 
     def test_threads_with_loops(self):
-        """Each loop has its own; tasks of several threads take turns."""
+        """Each event loop has its own hub; tasks of several threads take turns."""
         memory = mmap.mmap(-1, 4096)
         lock = memwait.Lock(memory, create=True)
         count = [0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The bench, which counts right."""
+"""The benchmark counts right."""
 
 import unittest
 

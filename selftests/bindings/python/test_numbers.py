@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Numbers as arguments: each beside what threading, queue, asyncio or ctypes make of it."""
+"""Numbers as arguments: memwait treats them like threading, queue, asyncio or ctypes."""
 
 import asyncio
 import ctypes
@@ -19,28 +19,28 @@ NAN = float("nan")
 TIMEOUTS = [-INFINITY, -1e300, -sys.maxsize, -1e10, -9223372037.0, -2, -1.5, -1, -0.5, -1e-9, -0.0,
             0, False, 1e-9, 0.001, 1e10, 9223372037.0, sys.maxsize, 1e100, INFINITY]
 NO_NUMBERS = ["1", b"1", [], {}, object(), 1j]
-LONG = 9000000000       # some centuries, which threading waits
+LONG = 9000000000       # seconds: some centuries, which threading accepts
 
-# Beyond what fits into 8, 31, 32, 63 and 64 bits.
+# Numbers that exceed 8, 31, 32, 63 and 64 bits
 TOO_SMALL = [-1, -128, -129, -1 << 31, (-1 << 31) - 1, -1 << 32, -sys.maxsize, -1 << 63,
              (-1 << 63) - 1, -1 << 64, -1 << 100]
 TOO_LARGE = [1 << 31, 1 << 32, (1 << 32) + 1, sys.maxsize, 1 << 63, 1 << 64, (1 << 64) + 1, 1 << 100]
 
 
 def outcome(function, *args, **options):
-    """What it returns, or the type of what it raises."""
+    """Returns the result of the function, or the type of the exception that it raises."""
     try:
         return function(*args, **options)
     except Exception as error:
         return type(error)
 
 
-# Where -1 is no timeout, and there is nothing to be had.
-FOR_EVER = "Lock", "reader", "writer", "Condition's lock"
+# Rows of each_timeout() whose lock is held, and for which a timeout of -1 means no timeout
+FOREVER = "Lock", "reader", "writer", "Condition's lock"
 
 
 class Pair:
-    """One of ours and one of theirs, in the same state."""
+    """Makes pairs of objects in the same state: one of memwait, one of Python's library."""
 
     def __init__(self, memory):
         self.memory = memory
@@ -86,7 +86,7 @@ def taken(pair):
 
 
 def each_timeout(pair):
-    """name: (our function, their function), of a timeout; all would have to wait, or try first."""
+    """Returns {name: [our function, their function]}. Each function takes a timeout."""
     table = {}
 
     def row(name, objects, function):
@@ -113,7 +113,7 @@ def each_timeout(pair):
             row(f"{name} of {value}", getattr(pair(), name)(value),
                 lambda used, t: used.acquire(timeout=t) and used.release())
     row("Semaphore, only tried", pair().semaphore(), lambda used, t: used.acquire(False, t))
-    # It breaks by a time-out.
+    # A timeout breaks the barrier, so it is reset before each wait.
     barrier = memwait.Barrier(pair().memory, parties=2, create=True)
     table["Barrier"] = [lambda t: barrier.reset() or barrier.wait(t),
                         lambda t: threading.Barrier(2).wait(t)]
@@ -125,7 +125,7 @@ def each_timeout(pair):
     row("Queue.get, only tried", pair().queue(), lambda used, t: used.get(False, t))
     row("Queue.put", pair().queue(2), lambda used, t: used.put(bytes(8), timeout=t))
     row("Queue.put, only tried", pair().queue(2), lambda used, t: used.put(bytes(8), False, t))
-    # What they have not is as their Event.
+    # Python's library has no counterpart to these classes; compare them with its Event.
     group = memwait.WaitGroup(pair().memory, count=1, create=True)
     table["WaitGroup"] = [lambda t: group.wait(t), table["Event"][1]]
     word = memwait.Word(pair().memory)
@@ -137,18 +137,18 @@ def each_timeout(pair):
 class Timeouts(unittest.TestCase):
     def setUp(self):
         self.table = each_timeout(lambda: Pair(mmap.mmap(-1, 4096)))
-        # What waits for ever has failed.
+        # A call that waits forever is a failure.
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, self.ring))
         self.addCleanup(signal.alarm, 0)
 
     @staticmethod
     def ring(*_):
-        raise InterruptedError("it waits")
+        raise InterruptedError("the call waits")
 
     def test_each(self):
         for name, (ours, theirs) in self.table.items():
             for timeout in TIMEOUTS:
-                if timeout == -1 and name in FOR_EVER:
+                if timeout == -1 and name in FOREVER:
                     continue
                 with self.subTest(f"{name}, {timeout!r}"):
                     expected = outcome(theirs, timeout)
@@ -156,7 +156,7 @@ class Timeouts(unittest.TestCase):
                     self.assertEqual(outcome(ours, timeout), expected)
 
     def test_no_numbers(self):
-        """Some of theirs loop for ever with NaN, and some take what is no number."""
+        """Not compared: some library functions loop forever with NaN, or accept non-numbers."""
         for name, (ours, theirs) in self.table.items():
             if name.startswith("Queue") and name.endswith("only tried"):
                 continue
@@ -166,8 +166,8 @@ class Timeouts(unittest.TestCase):
             with self.subTest(f"{name}, NaN"):
                 self.assertIs(outcome(ours, NAN), ValueError)
 
-    def test_long_ones_wait(self):
-        """What threading can wait for is no error: somebody comes in time."""
+    def test_long_timeouts(self):
+        """A timeout that threading accepts is no error, however long. A release ends the wait."""
         for timeout in (LONG, threading.TIMEOUT_MAX, None):
             ours, _ = Pair(mmap.mmap(-1, 4096)).semaphore()
             got = []
@@ -177,8 +177,8 @@ class Timeouts(unittest.TestCase):
             thread.join()
             self.assertEqual(got, [True])
 
-    def test_nothing_is_left(self):
-        """A wait that is too long has taken nothing, and has its lock again."""
+    def test_a_timeout_out_of_range_changes_nothing(self):
+        """A wait that fails with OverflowError has taken nothing, and holds its lock again."""
         condition, _ = Pair(mmap.mmap(-1, 4096)).condition()
         for function in (condition.wait, lambda t: condition.wait_for(lambda: 0, t)):
             with self.assertRaises(OverflowError):
@@ -189,7 +189,8 @@ class Timeouts(unittest.TestCase):
         with self.assertRaises(OverflowError):
             barrier.wait(1e100)
         self.assertFalse(barrier.broken)
-        with self.assertRaises(threading.BrokenBarrierError):   # it has not come: no second one
+        # The failed wait was not counted as an arrival: this one times out.
+        with self.assertRaises(threading.BrokenBarrierError):
             barrier.wait(0.001)
 
 
@@ -280,12 +281,12 @@ class Integers(unittest.TestCase):
         memory = self.memory
         made = {
             "Semaphore": lambda n: memwait.Semaphore(memory, value=n, create=True),
-            "Semaphore that is there": lambda n: memwait.Semaphore(memory, value=n),
+            "existing Semaphore": lambda n: memwait.Semaphore(memory, value=n),
             "BoundedSemaphore": lambda n: memwait.BoundedSemaphore(memory, value=n, create=True),
             "WaitGroup": lambda n: memwait.WaitGroup(memory, count=n, create=True),
         }
         self.refuse(made, TOO_SMALL + TOO_LARGE)
-        # As theirs.
+        # The library's classes do the same.
         for number in TOO_SMALL:
             for theirs in (threading.Semaphore, threading.BoundedSemaphore, asyncio.Semaphore):
                 self.assertIs(outcome(theirs, number), ValueError)
@@ -312,8 +313,8 @@ class Integers(unittest.TestCase):
         calls["Condition"] = lambda n: memwait.Condition(self.memory, n, lock=lock)
         self.refuse(calls, [8192, *TOO_SMALL, *TOO_LARGE])
 
-    def test_how_many_are_woken(self):
-        """Of two."""
+    def test_notify_counts(self):
+        """There are two waiters."""
         for number in (*TOO_SMALL, 0, 1, 2, 3, *TOO_LARGE):
             woken = max(0, min(number, 2))
             lock = memwait.Lock(self.memory, create=True)
@@ -347,7 +348,7 @@ class Integers(unittest.TestCase):
         self.assertIs(group.wait(0), True)
 
     def test_words(self):
-        """All that fits into none is cut, as ctypes does."""
+        """A value that exceeds the size of the word is truncated, as in ctypes."""
         for size, theirs in ((1, ctypes.c_uint8), (2, ctypes.c_uint16), (4, ctypes.c_uint32),
                              (8, ctypes.c_uint64)):
             word = memwait.Word(self.memory, size=size)

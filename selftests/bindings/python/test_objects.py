@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The interfaces: results, bad input, what is used after close; and what leaks."""
+"""The interfaces: results, bad input, use after close, and leaks."""
 
 import _thread
 import ast
@@ -66,8 +66,8 @@ class Results(unittest.TestCase):
                     lock.acquire(True, blocking=True)
                 lock.close()
 
-    def test_acquire_as_of_multiprocessing(self):
-        """As theirs, for each: by name, and positional."""
+    def test_acquire_like_multiprocessing(self):
+        """Arguments of acquire(), by name and positional, work like those of multiprocessing."""
         locks = [(memwait.Lock(self.memory, create=True), multiprocessing.Lock()),
                  (memwait.Semaphore(self.memory, 64, create=True), multiprocessing.Semaphore(1)),
                  (memwait.RWLock(self.memory, 128, create=True).writer, multiprocessing.Lock()),
@@ -122,8 +122,8 @@ class Results(unittest.TestCase):
         self.assertEqual(len(errors), 1)
         lock.release()
 
-    def test_an_rlock_that_is_taken_too_often(self):
-        """False would let a block go on that has not taken it."""
+    def test_an_rlock_overflows(self):
+        """acquire() raises, because a with block ignores False and would run without the lock."""
         memory = bytearray(64)
         lock = memwait.RLock(memory, create=True)
         lock.acquire()
@@ -161,7 +161,7 @@ class Results(unittest.TestCase):
         own = memwait.RLock(self.memory, 128, create=True)
         robust = memwait.Lock(self.memory, 192, create=True, repair=print)
         for lock in (own, robust):
-            # Another thread's: what knows its owner is not the caller's.
+            # Another thread holds the lock, and a lock that records its owner detects that.
             thread = threading.Thread(target=lock.acquire)
             thread.start()
             thread.join()
@@ -227,7 +227,7 @@ class Results(unittest.TestCase):
         self.assertIs(semaphore.acquire(timeout=1), True)
         other.release(2)
         self.assertEqual(other.get_value(), 2)
-        # A release that fails as others have posted too much leaves the permit taken.
+        # If a release fails because the value would overflow, the permit remains acquired.
         most = memwait.BoundedSemaphore(self.memory, 64, value=0x7fffffff, create=True)
         bare = memwait.Semaphore(self.memory, 64)
         for n in (1, 2):
@@ -242,14 +242,14 @@ class Results(unittest.TestCase):
             self.assertEqual(most.get_value(), 0x7fffffff)
             with self.assertRaises(ValueError):
                 most.release()
-        # A bare one has no count, and needs less.
+        # A Semaphore has no count of acquired permits, and needs less memory.
         memwait.Semaphore(bytearray(memwait.Semaphore.SIZE), create=True)
         with self.assertRaises(ValueError):
             memwait.BoundedSemaphore(bytearray(memwait.Semaphore.SIZE), create=True)
         with self.assertRaises(ValueError):
             memwait.BoundedSemaphore(self.memory, value=-1, create=True)
 
-    def test_what_one_sees_of_an_object(self):
+    def test_repr(self):
         for kind in (memwait.Lock, memwait.RLock):
             for options in ({}, {"repair": print}):
                 lock = kind(self.memory, create=True, **options)
@@ -301,7 +301,7 @@ class Results(unittest.TestCase):
                     self.assertEqual(look(), [False] * 4)
                     with condition:
                         self.assertEqual(look(), [True] * 4)
-                # Nobody has it for having looked, as often as it was.
+                # locked() has not left the lock held, however often it was called.
                 with self.assertRaises(RuntimeError):
                     lock.release()
                 condition.close()
@@ -315,7 +315,7 @@ class Results(unittest.TestCase):
                 self.assertIs(semaphore.locked(), True)
             self.assertIs(semaphore.locked(), False)
 
-    def test_a_look_at_a_lock_does_not_take_it(self):
+    def test_repr_and_locked_do_not_write(self):
         lock = memwait.Lock(self.memory, create=True)
         rlock = memwait.RLock(self.memory, 64, create=True)
 
@@ -372,7 +372,9 @@ class Results(unittest.TestCase):
             memwait.Barrier(self.memory, 4096).abort()
 
     def together(self, *functions):
-        """What each has returned or raised, in a thread of its own."""
+        """Calls each function in its own thread; returns what it returned, or the type that it
+        raised.
+        """
         results = [None] * len(functions)
 
         def run(number):
@@ -407,7 +409,7 @@ class Results(unittest.TestCase):
             self.assertRaises(broken, wait)
         other.reset()
         self.assertEqual(sorted(self.together(*[barrier.wait] * 3)), [0, 1, 1])
-        # One that has no patience, from now on or by default.
+        # A short timeout, as the default of the object or as an argument
         hasty = memwait.Barrier(self.memory, timeout=0.01)
         self.assertEqual(self.together(barrier.wait, hasty.wait), [broken, broken])
         barrier.reset()
@@ -425,17 +427,18 @@ class Results(unittest.TestCase):
         barrier = memwait.Barrier(self.memory, parties=3, create=True, action=act)
 
         def wait():
-            place = barrier.wait()
-            order.append("goes on")
-            return place
+            result = barrier.wait()
+            order.append("continues")
+            return result
 
         for _ in range(5):
             self.assertEqual(sorted(self.together(wait, wait, wait)), [0, 1, 1])
-        self.assertEqual(order, ["acts", "goes on", "goes on", "goes on"] * 5)
+        self.assertEqual(order, ["acts", "continues", "continues", "continues"] * 5)
         order.append("the last")
         self.assertCountEqual(self.together(wait, wait, wait), [broken, broken, ZeroDivisionError])
         self.assertTrue(barrier.broken)
-        # The others do not wait for ever while it acts. A time may be too short for all to come.
+        # The timeout also limits the wait for a participant that runs the action. It is doubled
+        # until it is long enough for all to arrive.
         acted = False
         timeout = 0.01
 
@@ -449,7 +452,7 @@ class Results(unittest.TestCase):
             barrier = memwait.Barrier(self.memory, parties=2, create=True, timeout=timeout,
                                       action=stay)
             self.assertEqual(self.together(barrier.wait, barrier.wait), [broken, broken])
-        # What is no time breaks nothing.
+        # An invalid timeout does not break the barrier.
         barrier = memwait.Barrier(self.memory, parties=2, create=True, action=stay)
         for timeout in "1", float("nan"):
             with self.assertRaises((TypeError, ValueError)):
@@ -575,7 +578,7 @@ class Results(unittest.TestCase):
         one.join()
         one.close()
         other.close()
-        memory.append(0)        # nothing holds it
+        memory.append(0)        # fails if an object still holds the buffer
 
     def test_a_joinable_queue_is_closed_as_a_whole(self):
         jobs = memwait.JoinableQueue(self.memory, item_size=32, maxsize=2, create=True)
@@ -611,7 +614,7 @@ class Results(unittest.TestCase):
         def alarm(number, frame):
             raise Alarm
 
-        # Within put(), and its handler runs when that returns.
+        # Sends the signal within put(), so that the handler runs when put() returns
         class Later:
             __bool__ = staticmethod(functools.partial(
                 any, map(_thread.interrupt_main, [signal.SIGALRM])))
@@ -724,7 +727,7 @@ class BadInput(unittest.TestCase):
         with self.assertRaises(ValueError):
             memwait.Queue(memory)
         memwait.Queue(memory, item_size=8, maxsize=100, create=True).close()
-        # What is left of the buffer ends within the queue.
+        # The buffer is shorter than the queue.
         with self.assertRaises(ValueError):
             memwait.Queue(memoryview(memory)[:512])
 
@@ -763,7 +766,7 @@ class BadInput(unittest.TestCase):
                     lambda: made[-2][0].put(ITEM)):
             with self.assertRaises(ValueError):
                 use()
-        memory.append(0)        # nothing holds it
+        memory.append(0)        # fails if an object still holds the buffer
 
     def test_close_while_a_thread_waits(self):
         memory = bytearray(64)
@@ -824,7 +827,7 @@ class BadInput(unittest.TestCase):
         event.close()
 
     def test_arguments_that_close(self):
-        """What an argument's own code closes is not used any more."""
+        """An object that is closed by the conversion of an argument is not used afterwards."""
         class Close:
             def __init__(self, *used):
                 self.used = used
@@ -914,8 +917,8 @@ class BadInput(unittest.TestCase):
         reported = []
         hook, sys.unraisablehook = sys.unraisablehook, lambda what: reported.append(what.exc_type)
         try:
-            # Each has a second call, as a signal's handler may have raised. What the first one of
-            # all raises ends dispatch, when all have run.
+            # A callback that raises is called a second time, because a signal handler may have
+            # raised. After all callbacks have run, dispatch() raises the first exception.
             for errors in ((ZeroDivisionError, KeyboardInterrupt, TimeoutError),
                            (KeyboardInterrupt, ZeroDivisionError, SystemExit)):
                 for error in errors:
@@ -950,13 +953,13 @@ class BadInput(unittest.TestCase):
                     self.assertIsNot(signature.return_annotation, inspect.Signature.empty)
                     for parameter in list(signature.parameters.values())[1:]:
                         self.assertIsNot(parameter.annotation, inspect.Parameter.empty)
-        # Those of the extension are in a file beside it.
+        # The types of the extension are in _memwait.pyi.
         with open(os.path.join(os.path.dirname(memwait.__file__), "_memwait.pyi")) as file:
             stub = ast.parse(file.read())
         typed = {}
         for node in stub.body:
             if getattr(node, "name", "").startswith("_") or "_Buffer" in ast.unparse(node)[:7]:
-                continue        # of the file's own
+                continue        # helpers of the .pyi file
             if isinstance(node, ast.ClassDef):
                 typed[node.name] = {inner.name for inner in node.body
                                     if isinstance(inner, ast.FunctionDef)}
@@ -977,7 +980,7 @@ class BadInput(unittest.TestCase):
     def test_help(self):
         for name in memwait.__all__:
             value = getattr(memwait, name)
-            # threading has none for its own.
+            # threading.BrokenBarrierError has no doc string.
             if not isinstance(value, str) and value is not memwait.BrokenBarrierError:
                 self.assertTrue(value.__doc__, name)
             if isinstance(value, type) and issubclass(value, _memwait.Object):
@@ -1019,7 +1022,7 @@ class Leaks(unittest.TestCase):
             waiting.cancel()
             if _ % 2:
                 loop.close()
-            # A cycle: the loop, its operations, their callbacks.
+            # A cycle of the loop, its operations and their callbacks
             cycle = [loop]
             cycle.append(semaphore)
             if not _ % 2:

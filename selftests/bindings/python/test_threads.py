@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Threads and processes: waits and how they end."""
+"""Waits of threads and processes, and how they end."""
 
 import errno
 import mmap
@@ -56,7 +56,7 @@ class Waits(unittest.TestCase):
             hold(case.block_again)
 
     @each_case
-    def test_time_out(self, case, hold):
+    def test_timeout(self, case, hold):
         for timeout in (0, 1e-9, 0.002):
             try:
                 result = case.wait(timeout)
@@ -87,7 +87,7 @@ class Waits(unittest.TestCase):
         hold(case.again)
 
     def test_interrupts_at_any_moment(self):
-        """^C that comes before the sleep ends it, too."""
+        """^C that arrives before the thread sleeps also ends the wait."""
         with mmap.mmap(-1, 4096) as memory:
             lock = memwait.Lock(memory, create=True)
             rounds = memwait.Word(memory, 64)
@@ -128,8 +128,8 @@ class Waits(unittest.TestCase):
             self.assertEqual(Child(run).join(), 0)
             semaphore.close()
 
-    def test_a_condition_that_is_asked_again_and_again(self):
-        """A wait that is over at once lets another one have the lock, too, or it could not notify."""
+    def test_a_condition_that_is_polled(self):
+        """Even a wait with timeout 0 releases the lock, so that another thread can notify."""
         with mmap.mmap(-1, 4096) as memory:
             condition = memwait.Condition(memory, 64, lock=memwait.RLock(memory, create=True), create=True)
             word = memwait.Word(memory, 128)
@@ -151,7 +151,8 @@ class Waits(unittest.TestCase):
 
     @unittest.skipIf(os.environ.get("LD_PRELOAD"), "sanitizers are preloaded")
     def test_interrupt_where_python_is_embedded(self):
-        """Its main thread is not the process's, which gets the signal."""
+        """Python's main thread is not the first thread of the process, which receives the signal.
+        """
         file = os.memfd_create("memwait")
         os.ftruncate(file, 4096)
         with mmap.mmap(file, 4096) as memory:
@@ -175,7 +176,7 @@ class Waits(unittest.TestCase):
         os.close(file)
 
     def test_descriptors_that_the_program_closes(self):
-        """A thread has another loop then."""
+        """A thread opens a new loop after the program has closed its descriptors."""
         def run():
             for kind in (SemaphoreCase, ConditionCase, GetCase, WordCase):
                 with mmap.mmap(-1, 4096) as memory:
@@ -198,7 +199,9 @@ class Waits(unittest.TestCase):
         self.assertEqual(Child(run).join(), 0)
 
     def test_an_event_that_is_set_and_cleared(self):
-        """Who has waited for it goes on; a notify that comes too late wakes nobody for good."""
+        """A thread that waits when the event is set continues, even if it is cleared before the
+        thread runs. A notify while the event is clear does not end a wait.
+        """
         with mmap.mmap(-1, 4096) as memory:
             event = memwait.Event(memory, create=True)
             word = memwait.Word(memory)
@@ -208,12 +211,12 @@ class Waits(unittest.TestCase):
             event.clear()
             self.assertIs(thread.end(), True)
             notified = 0
-            while not notified:         # before its time is over
+            while not notified:         # before the timeout of the wait
                 thread = Thread(event.wait, 0.3)
                 until(lambda: word.waiters() == 1 or not thread.is_alive())
                 notified = word.notify()
                 self.assertIs(thread.end(), False)
-            # Of a process that has died before it could wake them.
+            # As if a process had set the event and died before it could wake the waiter
             thread = Thread(event.wait)
             until(lambda: word.waiters() == 1)
             word.add(1)
@@ -224,7 +227,9 @@ class Waits(unittest.TestCase):
             word.close()
 
     def test_order_under_signals(self):
-        """A handler that returns leaves its thread where it stood; ^C only takes one out."""
+        """A handler that returns does not change its thread's queue position; ^C removes only its
+        own thread from the queue.
+        """
         with mmap.mmap(-1, 4096) as memory:
             lock = memwait.Lock(memory, create=True, fair=True)
             next_place = memwait.Word(memory, 64)
@@ -298,7 +303,7 @@ class Waits(unittest.TestCase):
             self.assertEqual(semaphore.get_value(), 1)
             semaphore.close()
 
-    def test_interrupt_of_a_condition_has_the_lock(self):
+    def test_an_interrupted_condition_wait_holds_the_lock(self):
         with mmap.mmap(-1, 4096) as memory:
             lock = memwait.RLock(memory, 64, create=True)
             condition = memwait.Condition(memory, lock=lock, create=True)
@@ -357,7 +362,9 @@ class Waits(unittest.TestCase):
             lock.close()
 
     def test_a_device_that_refuses(self):
-        """EPERM is an owner's only of a condition and of a release."""
+        """EPERM means that the caller is not the owner only in a wait for a condition and in
+        release().
+        """
         with mmap.mmap(-1, 4096) as memory:
             lock = memwait.Lock(memory, create=True)
             lock.acquire()
@@ -370,9 +377,8 @@ class Waits(unittest.TestCase):
             self.assertEqual(Child(run).join(), 0)
             lock.close()
 
-
     def test_a_bounded_semaphore_of_processes(self):
-        """Whatever they race for: no more are released than were acquired."""
+        """Processes that race cannot release more permits than were acquired."""
         with mmap.mmap(-1, 4096) as memory:
             semaphore = memwait.BoundedSemaphore(memory, value=50, create=True)
             released = memwait.Word(memory, 64)
@@ -417,7 +423,7 @@ class Deaths(unittest.TestCase):
                     self.assertEqual(repaired, [1])
                 with lock:
                     self.assertEqual(repaired, [1])
-                # A waiter is told, too.
+                # A waiter of the lock also repairs it.
                 child = Child(lambda: lock.acquire() and signal.pause())
                 until(lambda: not lock.acquire(False) or lock.release())
                 thread = Thread(lock.acquire)
@@ -443,7 +449,7 @@ class Deaths(unittest.TestCase):
             lock.close()
 
     def test_a_repair_fails_in_a_condition(self):
-        """Its exception is what the block ends with."""
+        """The with block ends with the exception of the repair function."""
         for kind in (memwait.Lock, memwait.RLock):
             with mmap.mmap(-1, 4096) as memory:
                 def fail():
@@ -479,7 +485,7 @@ class Deaths(unittest.TestCase):
             careless.close()
             lock.close()
 
-    def test_a_writer(self):
+    def test_a_writer_dies(self):
         with mmap.mmap(-1, 4096) as memory:
             repaired = []
             lock = memwait.RWLock(memory, create=True, repair=lambda: repaired.append(1))
@@ -494,7 +500,7 @@ class Deaths(unittest.TestCase):
             lock.close()
 
     def test_readers_after_a_writer(self):
-        """However they come to it: who repairs is a reader among others afterwards."""
+        """After the repair, the reader that repaired the lock shares it with other readers."""
         with mmap.mmap(-1, 4096) as memory:
             repaired = []
             lock = memwait.RWLock(memory, create=True, repair=lambda: repaired.append(1))
@@ -512,7 +518,7 @@ class Deaths(unittest.TestCase):
                 self.die_with(lock.writer.acquire)
                 self.assertTrue(lock.reader.acquire(**how))
                 read(n + 1)
-            # One that has waited.
+            # A reader that had to wait
             child = Child(lambda: lock.writer.acquire() and signal.pause())
             until(lambda: not lock.reader.acquire(False) or lock.reader.release())
             thread = Thread(lock.reader.acquire)
@@ -523,7 +529,7 @@ class Deaths(unittest.TestCase):
             read(4)
             lock.close()
 
-    def test_the_others_go_on(self):
+    def test_other_objects_remain_usable(self):
         with mmap.mmap(-1, 4096) as memory:
             queue = memwait.Queue(memory, item_size=8, maxsize=4, create=True)
             semaphore = memwait.Semaphore(memory, 1024, value=2, create=True)
@@ -537,7 +543,7 @@ class Deaths(unittest.TestCase):
 
 
 def work(lock, queue, condition, word_of):
-    """In a process that was spawned: what it was given works, and is the same."""
+    """Runs in a spawned process: the objects that it received work, and are those of the parent."""
     memory, offset = word_of
     word = memwait.Word(memory, offset)
     with lock:
@@ -553,7 +559,7 @@ def work(lock, queue, condition, word_of):
 
 
 class Processes(unittest.TestCase):
-    def test_ways_to_start_one(self):
+    def test_start_methods(self):
         layout = memwait.Layout(lock=memwait.RLock, condition=memwait.Condition,
                                 queue=(memwait.Queue, 8, 4), word=memwait.Word)
         memory = SharedMemory(create=True, size=layout.size)
@@ -603,7 +609,7 @@ class Processes(unittest.TestCase):
                     other.get(memwait.Word, "word", size=8).store(5)
                     assert other.bytes("table", 100)[0] == 7
 
-            # Neither a process that ends nor its tracker takes the name from the others.
+            # Neither a process that exits nor its resource tracker removes the name.
             for way in (use, lambda: subprocess.run([sys.executable, "-c", f"""if True:
                     import memwait
                     with memwait.Segment({name!r}) as segment:
@@ -635,8 +641,10 @@ class Processes(unittest.TestCase):
         with self.assertRaises(ValueError):
             memwait.Segment(name, -1)
 
-    def test_the_last_one_unlinks_a_segment(self):
-        """Not its maker, while others use it: the next one would make another."""
+    def test_the_last_user_unlinks_a_segment(self):
+        """The creator does not unlink it while other processes use it. Otherwise the next process
+        would create another segment.
+        """
         name = f"memwait-last-{os.getpid()}"
         memory = mmap.mmap(-1, 64)
         begun, came, go = (memwait.Event(memory, at, create=True) for at in (0, 16, 32))
@@ -647,7 +655,7 @@ class Processes(unittest.TestCase):
                 came.set()
                 go.wait()
 
-        # Else it would have the parent's open, too.
+        # Fork before the parent opens the segment, so that the child does not inherit it.
         child = Child(use)
         with memwait.Segment(name, 4096) as segment:
             lock = segment.get(memwait.Lock, "lock")
@@ -691,12 +699,14 @@ class Processes(unittest.TestCase):
         run = subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.PIPE)
         self.assertEqual(run.stderr, b"")
 
-    def test_a_segment_of_which_no_tracker_hears(self):
-        """It would unlink it, or complain, if two processes open it at once or one is killed."""
+    def test_a_segment_is_not_tracked(self):
+        """The resource tracker would unlink the segment, or complain, if two processes open it at
+        the same time or one of them is killed.
+        """
         name = f"memwait-untracked-{os.getpid()}"
-        told = []
+        messages = []
         with unittest.mock.patch.object(resource_tracker.ResourceTracker, "_send",
-                                        lambda self, *message: told.append(message)):
+                                        lambda self, *message: messages.append(message)):
             with memwait.Segment(name, 5000) as segment:
                 self.assertTrue(segment.created)
                 self.assertEqual((segment.name, segment.size), (name, 5000))
@@ -707,11 +717,11 @@ class Processes(unittest.TestCase):
                     self.assertEqual(other.bytes("table", 8)[0], 7)
             with self.assertRaises(FileNotFoundError):
                 memwait.Segment(name)
-            # As while another one makes it.
+            # An empty file, as if another process were creating the segment
             with open(f"/dev/shm/{name}", "xb"), self.assertRaises(TimeoutError):
                 memwait.Segment(name, 4096)
             os.unlink(f"/dev/shm/{name}")
-        self.assertEqual(told, [])
+        self.assertEqual(messages, [])
 
     def test_a_segment_without_room_in_its_file_system(self):
         name = f"memwait-full-{os.getpid()}"
@@ -724,7 +734,7 @@ class Processes(unittest.TestCase):
             self.assertGreaterEqual(os.stat(f"/dev/shm/{name}").st_blocks * 512, segment.size)
 
     def test_a_segment_is_opened_while_it_is_made(self):
-        """It has no size yet: who opens it waits, and is not refused."""
+        """A process that opens a segment that has no size yet waits, and does not fail."""
         name = f"memwait-made-{os.getpid()}"
         memory = mmap.mmap(-1, 32)
         begun, go = (memwait.Event(memory, at, create=True) for at in (0, 16))
@@ -746,7 +756,7 @@ class Processes(unittest.TestCase):
 
         maker, user = Child(make), Child(use)
         begun.wait()
-        # Longer than it looks for the size of a segment that nobody makes.
+        # Longer than a process waits for the size of a segment that no process is creating
         time.sleep(2)
         self.assertEqual(os.waitpid(user.pid, os.WNOHANG)[0], 0)
         go.set()
@@ -766,8 +776,8 @@ class Processes(unittest.TestCase):
             self.assertFalse(segment.get(memwait.Lock, "lock").closed)
             self.assertEqual(segment.bytes("table", 64)[0], 0)
 
-    def test_a_segment_that_all_come_to_at_once(self):
-        """One makes it, and each object in it."""
+    def test_processes_open_a_segment_simultaneously(self):
+        """One process creates the segment, and one process each object in it."""
         name = f"memwait-{os.getpid()}"
         with mmap.mmap(-1, 64) as memory:
             begun = memwait.Event(memory, create=True)
@@ -792,11 +802,11 @@ class Processes(unittest.TestCase):
         segment.unlink()
 
     def test_an_interpreter_with_its_own_gil(self):
-        """Of one process, with modules and objects of its own."""
+        """An interpreter of the same process, with its own modules and objects."""
         try:
             import _interpreters as interpreters
         except ImportError:
-            self.skipTest("Python 3.13 has them")
+            self.skipTest("needs Python 3.13")
         file = os.memfd_create("memwait")
         os.ftruncate(file, 4096)
         memory = mmap.mmap(file, 4096)
@@ -823,7 +833,7 @@ class Processes(unittest.TestCase):
         semaphore.close()
 
     def test_a_child_of_a_thread_that_has_waited(self):
-        """The parent's loop is not the child's."""
+        """The child does not use the parent's loop."""
         with mmap.mmap(-1, 4096) as memory:
             semaphore = memwait.Semaphore(memory, value=0, create=True)
             self.assertFalse(semaphore.acquire(timeout=0.001))
@@ -883,7 +893,8 @@ class Processes(unittest.TestCase):
             jobs.close()
 
     def test_a_mapping_that_is_not_shared(self):
-        """Of a thread only; and two mappings of one file are one object."""
+        """An object in private memory works. An object in two mappings of one file is one object.
+        """
         lock = memwait.Lock(bytearray(64), create=True, private=True)
         with lock:
             self.assertTrue(lock.locked())
