@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Asio, which polls for edges: a crowd ends at once, and there is one dispatch for each readiness. */
+/* Asio polls for edges. Many operations end together, and each readiness has one dispatch. */
 #include <memwait.hpp>
 
 #include "test.hpp"
@@ -45,6 +45,6 @@ static void one_readiness()
 
 int main()
 {
-	test("a crowd at one readiness", one_readiness);
+	test("many operations end at one readiness", one_readiness);
 	return failed_tests != 0;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What C and C++ need for a lock and an unlock, and for an awaited wake-up: see
- * selftests/bench/bindings. Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts
- * right.
+ * Measures lock and unlock, and an awaited wake-up, in C and C++: see selftests/bench/bindings.
+ * Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts right.
  */
 #include <memwait.hpp>
 

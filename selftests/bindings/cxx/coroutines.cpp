@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* memwait.hpp for coroutines: all that can be awaited, cancelling at each point, shutdown, fork. */
+/* memwait.hpp for coroutines: each awaitable, cancellation at each point, shutdown, fork. */
 #include <memwait.hpp>
 
 #include "test.hpp"
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using memwait::outcome;
 using std::cv_status;
 
-/* Dispatches until that is true. */
+/* Dispatches the loop until @condition is true. */
 template <class Condition>
 static void dispatch_until(memwait::loop &loop, Condition condition)
 {
@@ -34,7 +34,7 @@ static void dispatch_until(memwait::loop &loop, Condition condition)
 
 static std::atomic<int> cancels;
 
-/* Counts the header's calls, and is what they call. */
+/* Interposes the library's function, to count the calls by memwait.hpp. */
 extern "C" int memwait_op_cancel(memwait_op_t *op)
 {
 	static const auto real =
@@ -52,7 +52,7 @@ struct item {
 	int number;
 };
 
-/* All that a coroutine can wait for. */
+/* The objects that a coroutine can wait for. */
 struct objects {
 	memwait::mutex mutex;
 	memwait::fair_mutex fair;
@@ -79,8 +79,8 @@ struct objects {
 };
 
 /*
- * A way to wait: what lets it wait, what ends the wait, and a check that nothing was taken of what
- * ended it, if the coroutine is not there any more. @is_quiet: the check takes that back.
+ * A way to wait. @block makes the wait block, and @wake ends it. @untaken returns whether a
+ * coroutine that was destroyed has left what @wake released.
  */
 struct way {
 	const char *name;
@@ -99,7 +99,7 @@ static memwait::task<> wait_for_condition(memwait::loop &loop, objects &all)
 	CHECK(lock.owns_lock());
 }
 
-/* The lock is in an outer frame than what waits. */
+/* The lock belongs to the caller of the coroutine that waits. */
 static memwait::task<> wait_with_callers_lock(memwait::loop &loop, objects &all)
 {
 	std::unique_lock lock(all.conditions_mutex);
@@ -162,7 +162,7 @@ static const std::vector<way> &ways()
 		{ "condition variable, caller's lock", nothing, wait_with_callers_lock,
 		  [](objects &o) { o.condition.notify_all(); },
 		  [](objects &o) { return lock_is_free(o.conditions_mutex); } },
-		/* The wait is for the mutex. */
+		/* The woken coroutine waits for the mutex. */
 		{ "condition variable, woken", [](objects &o) { o.conditions_mutex.lock(); },
 		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
 			std::unique_lock lock(o.conditions_mutex, std::adopt_lock);
@@ -297,7 +297,7 @@ static void awaited()
 	}
 }
 
-/* What is free is had without a wait. */
+/* A call for a free object does not wait. */
 static void at_once()
 {
 	memwait::loop loop;
@@ -376,7 +376,7 @@ static void deadlines()
 	all.shared.unlock();
 }
 
-/* Destroyed while it waits, it has taken nothing, and what comes later goes to others. */
+/* A coroutine that is destroyed while it waits takes nothing, including a later wake. */
 static void destroyed_pending()
 {
 	for (const way &way : ways()) {
@@ -399,7 +399,7 @@ static void destroyed_pending()
 	}
 }
 
-/* The wake-up has come, and the loop does not know it yet. */
+/* The coroutine is destroyed after it was woken, before the loop has read the completion. */
 static void destroyed_unread()
 {
 	for (const way &way : ways()) {
@@ -419,7 +419,10 @@ static void destroyed_unread()
 	}
 }
 
-/* The loop has read the wake-up: another coroutine, resumed before it, destroys it. */
+/*
+ * The coroutine is destroyed after the loop has read the completion, by another coroutine that is
+ * resumed earlier.
+ */
 static void destroyed_ready()
 {
 	for (const way &way : ways()) {
@@ -447,7 +450,7 @@ static void destroyed_ready()
 	}
 }
 
-/* In its own frame, and after its end. */
+/* The coroutine is destroyed after its end. */
 static void destroyed_done()
 {
 	for (const way &way : ways()) {
@@ -483,7 +486,7 @@ static void barriers()
 	      (two.get() == memwait::barrier_status::serial));
 }
 
-/* What waits when the loop ends throws, once more if it waits again, and unwinds. */
+/* When the loop ends, each pending wait throws, and so does each later wait of the coroutine. */
 static void shut_down()
 {
 	for (const way &way : ways()) {
@@ -522,7 +525,10 @@ static void shut_down()
 	}
 }
 
-/* The first that is resumed destroys another one, which waits too: the C loop is freed then. */
+/*
+ * The coroutine that close() resumes destroys another coroutine, which also waits. The C loop has
+ * already been freed, so that must not cancel its operation.
+ */
 static void unwound_by_close()
 {
 	for (bool ends_with_loop : { false, true }) {
@@ -530,7 +536,7 @@ static void unwound_by_close()
 		std::optional<memwait::loop> loop(std::in_place);
 		auto acquire = [&]() -> memwait::task<> { co_await all.sem.acquire_async(*loop); };
 		auto outer = [&]() -> memwait::task<> {
-			memwait::task<> beside = acquire();
+			memwait::task<> inner = acquire();
 
 			co_await all.sem.acquire_async(*loop);
 		};
@@ -626,16 +632,16 @@ static void exceptions()
 	CHECK(lost.done());
 }
 
-/* A coroutine that awaits another one owns it, wherever it was. */
+/* A coroutine that awaits a task owns it. */
 static void owned()
 {
 	memwait::loop loop;
 	objects all;
-	bool goes_on = false;
+	bool has_continued = false;
 	auto acquire = [&]() -> memwait::task<> { co_await all.sem.acquire_async(loop); };
 	auto wait_for = [&](memwait::task<> &inner) -> memwait::task<> {
 		co_await std::move(inner);
-		goes_on = true;
+		has_continued = true;
 	};
 	memwait::task<> inner = acquire();
 
@@ -646,19 +652,19 @@ static void owned()
 	CHECK(loop.pending() == 0);
 	all.sem.release();
 	loop.run();
-	CHECK(!goes_on && all.sem.try_acquire());
+	CHECK(!has_continued && all.sem.try_acquire());
 
-	/* It has been moved from. */
+	/* inner has been moved from. */
 	memwait::task<> late = wait_for(inner);
 	try {
 		late.get();
 		CHECK(false);
 	} catch (const std::logic_error &) {
 	}
-	CHECK(!goes_on);
+	CHECK(!has_continued);
 }
 
-/* What is assigned to destroys its coroutine at once. */
+/* Assignment destroys the old coroutine of the task immediately. */
 static void assigned()
 {
 	memwait::loop loop;
@@ -679,7 +685,7 @@ static void assigned()
 	CHECK(task.done() && task.get() == 2);
 }
 
-/* Braces, what is converted, and references. */
+/* Results in braces, converted results, and references. */
 static void results()
 {
 	int number = 0;
@@ -699,7 +705,7 @@ static void results()
 	CHECK(number == 2);
 }
 
-/* A process dies with the mutex that a coroutine waits for. */
+/* A process dies while it holds the mutex that a coroutine waits for. */
 static void robust()
 {
 	for (bool throws : { false, true }) {
@@ -745,7 +751,7 @@ static void robust()
 	}
 }
 
-/* A process dies as the writer that readers and writers wait for. */
+/* A process dies while it holds the lock as a writer, and readers or a writer wait for it. */
 static void robust_shared()
 {
 	struct shared_data {
@@ -797,7 +803,7 @@ static void robust_shared()
 		CHECK(lock.owns_lock());
 	};
 
-	/* Both readers have it at a time. */
+	/* Both readers hold the lock at the same time. */
 	pid_t pid = lock_in_child();
 	memwait::task<> one = read(false), two = read(true);
 	CHECK(loop.pending() == 2);
@@ -833,7 +839,7 @@ static void robust_shared()
 	CHECK_ERROR(std::errc::state_not_recoverable, write().get());
 }
 
-/* The parent's loop is of no use to a child, and what the child does with its copy hurts nobody. */
+/* A child cannot use the parent's loop. The end of its copy does not affect the parent. */
 static void forked()
 {
 	struct shared_data {
@@ -876,7 +882,7 @@ static void forked()
 		CHECK(wait_for_child(pid) == 0);
 		CHECK(!task->done() && loop->pending() == 1);
 	}
-	/* The end of a copy has resumed nothing. */
+	/* The end of a copy has not resumed a coroutine in the child. */
 	CHECK(data.cancelled == 0);
 	data.sem.release();
 	loop->run();
@@ -885,8 +891,9 @@ static void forked()
 }
 
 /*
- * What waits at fork() is destroyed in the child, before its loop or after it: neither the mutex
- * that the parent has locked meanwhile nor what wakes its coroutine is touched.
+ * A coroutine that waited at fork() is destroyed in the child, before the loop or after it. That
+ * affects neither the mutex, which the parent has locked, nor the wake-up of the parent's
+ * coroutine.
  */
 static void forked_in_condition()
 {
@@ -939,7 +946,7 @@ static void forked_in_condition()
 	}
 }
 
-/* Coroutines and threads in the order in which they came. */
+/* Coroutines and threads acquire a fair mutex in FIFO order. */
 static void fifo()
 {
 	memwait::loop loop;
@@ -1006,10 +1013,10 @@ static void crowd()
 	CHECK(counter == 400);
 }
 
-/* A task ends, as it may in another thread, when it has been found unfinished. */
+/* A task ends right after its awaiter has found it unfinished, as it may in another thread. */
 static void awaited_at_its_end()
 {
-	struct ends_amid {
+	struct ends_between {
 		bool await_ready()
 		{
 			const bool is_ready = task.await_ready();
@@ -1039,7 +1046,7 @@ static void awaited_at_its_end()
 		co_return 1;
 	};
 	auto outer = [&]() -> memwait::task<int> {
-		ends_amid awaiter{ inner().operator co_await(), [&] {
+		ends_between awaiter{ inner().operator co_await(), [&] {
 			memwait::notify_one(word);
 			loop.run();
 		} };
@@ -1083,7 +1090,7 @@ static void watched()
 	CHECK(counted == 3);
 }
 
-/* It has left its loop when what it calls is destroyed. */
+/* A watch has left its loop before its function is destroyed. */
 static void watch_leaves_first()
 {
 	std::atomic<int> word{ 0 };
@@ -1099,8 +1106,8 @@ static void watch_leaves_first()
 	CHECK(woken == 0);
 }
 
-/* Its end in one thread waits for its function in another. */
-static void watch_ends_beside_its_function()
+/* The destructor of a watch waits for its function, which runs in another thread. */
+static void watch_ends_while_its_function_runs()
 {
 	std::atomic<int> word{ 0 };
 	std::atomic<bool> is_called{ false }, may_return{ false }, has_ended{ false };
@@ -1126,7 +1133,7 @@ static void watch_ends_beside_its_function()
 	CHECK(memwait::notify_one(word) == 0);
 }
 
-/* A crowd ends behind one edge, and each edge has one dispatch. */
+/* Many operations end at one edge, and each edge has one dispatch. */
 static void one_edge()
 {
 	constexpr int crowd = 300;
@@ -1146,7 +1153,7 @@ static void one_edge()
 		}(loop, sem, done));
 	}
 	sem.release(crowd);
-	/* What has no edge now has none any more. */
+	/* Without an edge now, there would never be another edge. */
 	while (epoll_wait(epoll, &event, 1, 0) == 1)
 		loop.dispatch();
 	CHECK(done == crowd);
@@ -1157,13 +1164,13 @@ static void one_edge()
 int main()
 {
 	test("each wait", awaited);
-	test("without a wait", at_once);
+	test("free objects do not wait", at_once);
 	test("deadlines", deadlines);
 	test("barriers", barriers);
-	test("destroyed while it waits", destroyed_pending);
-	test("destroyed when woken, unread", destroyed_unread);
-	test("destroyed when woken, read", destroyed_ready);
-	test("destroyed at its end", destroyed_done);
+	test("destroyed while waiting", destroyed_pending);
+	test("destroyed when woken, completion unread", destroyed_unread);
+	test("destroyed when woken, completion read", destroyed_ready);
+	test("destroyed after its end", destroyed_done);
 	test("shutdown with each wait", shut_down);
 	test("shutdown unwinds another wait", unwound_by_close);
 	test("a loop is closed", closed);
@@ -1177,11 +1184,11 @@ int main()
 	test("fork", forked);
 	test("fork in a wait for a condition", forked_in_condition);
 	test("a fair mutex in order", fifo);
-	test("a crowd at one edge", one_edge);
+	test("many operations end at one edge", one_edge);
 	test("two threads run a loop", crowd);
 	test("a task is awaited at its end", awaited_at_its_end);
 	test("watch", watched);
-	test("a watch leaves before its function", watch_leaves_first);
-	test("a watch ends beside its function", watch_ends_beside_its_function);
+	test("a watch leaves its loop before its function is destroyed", watch_leaves_first);
+	test("a watch ends while its function runs", watch_ends_while_its_function_runs);
 	return failed_tests != 0;
 }

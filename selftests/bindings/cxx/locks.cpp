@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* memwait.hpp for threads: the standard's adaptors, exceptions, deadlines, deaths, no device. */
+/* memwait.hpp for threads: standard lock adaptors, exceptions, deadlines, deaths, no device. */
 #include <memwait.hpp>
 
 #include "test.hpp"
@@ -46,7 +46,7 @@ static_assert(have_native_handles<memwait::mutex, memwait::robust_mutex, memwait
 				  memwait::binary_semaphore, memwait::barrier, memwait::latch,
 				  memwait::event, memwait::channel<int>, memwait::loop>);
 
-/* Before any other code runs. */
+/* Objects that are initialised at compile time */
 #ifdef __cpp_constinit
 #define CONSTINIT	constinit
 #else
@@ -56,10 +56,10 @@ static CONSTINIT memwait::mutex early;
 static CONSTINIT memwait::counting_semaphore<> early_sem(1, memwait::process_private);
 static CONSTINIT memwait::event early_event(memwait::process_private);
 
-/* Of a namespace that has functions of the names of the header's own. */
+/* A namespace that has functions with the names of the header's internal functions */
 namespace theirs {
 
-/* As the standard requires, and half as fast as steady_clock. */
+/* A clock that meets the standard's requirements and runs half as fast as steady_clock */
 struct slow_clock {
 	using duration = std::chrono::nanoseconds;
 	using rep = duration::rep;
@@ -88,7 +88,7 @@ void to_bits(Any &&...) = delete;
 
 using theirs::slow_clock;
 
-/* In a child, as the library opens the device once. */
+/* In a child, because the library opens the device only once. */
 static void no_device()
 {
 	pid_t pid = child([] {
@@ -165,7 +165,7 @@ static void check_exclusive()
 		const slow_clock::time_point later = slow_clock::now() + 2ms;
 		CHECK(!lock.try_lock_until(later));
 		CHECK(slow_clock::now() >= later);
-		/* Of no clock's range. */
+		/* Beyond the range of every clock */
 		is_last = true;
 		CHECK(lock.try_lock_for(std::chrono::hours::max()));
 		lock.unlock();
@@ -281,7 +281,7 @@ static void condition()
 }
 
 #ifdef __cpp_lib_jthread
-/* A stop ends a wait, whenever it comes; without one it is as without a token. */
+/* A stop request ends a wait at any time; without one, the wait works as without a token. */
 template <class Mutex>
 static void check_stop(Mutex &mutex)
 {
@@ -321,7 +321,7 @@ static void check_stop(Mutex &mutex)
 		CHECK(condition.wait(lock, source.get_token(), [] { return true; }));
 	}
 
-	/* Between the look at the token and the wait. */
+	/* A stop between the check of the token and the wait */
 	std::stop_source source;
 	CHECK(!condition.wait(lock, source.get_token(), [&] {
 		source.request_stop();
@@ -345,7 +345,7 @@ static void check_stop(Mutex &mutex)
 	CHECK(lock.owns_lock());
 	notifier.join();
 
-	/* The child has a loop of its own. */
+	/* The child uses its own loop. */
 	lock.unlock();
 	CHECK(wait_for_child(child([&] {
 		std::unique_lock<Mutex> own(mutex);
@@ -366,14 +366,14 @@ static void stopped()
 }
 #endif
 
-/* The time of @since, as a point. */
+/* Returns the deadline for the time @since the epoch. */
 template <class Duration>
 static std::timespec time_of(Duration since)
 {
 	return memwait::deadline(std::chrono::time_point<system_clock, Duration>(since)).time;
 }
 
-/* Periods of which nanoseconds are no multiple. */
+/* Clock periods that are not a whole number of nanoseconds */
 static void odd_periods()
 {
 	using frames = std::chrono::duration<std::int64_t, std::ratio<1, 60>>;
@@ -394,7 +394,7 @@ static void odd_periods()
 	CHECK(time.tv_sec == century && time.tv_nsec > 0);
 	time = time_of(days(36525));
 	CHECK(time.tv_sec == century && time.tv_nsec == 0);
-	/* The next nanosecond is the next second. */
+	/* Rounded up to the next second */
 	time = time_of(picoseconds(1999999999001));
 	CHECK(time.tv_sec == 2 && time.tv_nsec == 0);
 	time = time_of(double_frames(90));
@@ -430,7 +430,7 @@ static void semaphore()
 	CHECK(sem.try_acquire_until(system_clock::now()));
 	CHECK(sem.try_acquire() && sem.try_acquire() && !sem.try_acquire());
 
-	/* A signal does not end it. */
+	/* A signal does not end a wait for a semaphore. */
 	action.sa_handler = ignore;
 	sigaction(SIGUSR1, &action, nullptr);
 	std::atomic<pthread_t> id{ 0 };
@@ -550,16 +550,16 @@ static void arrivals(memwait::sharing users)
 		CHECK((our == barrier_status::serial) != (their == barrier_status::serial));
 		CHECK_ERROR(std::errc::invalid_argument, barrier.wait(std::move(token)));
 	}
-	/* All have met before the one that came first looks. */
+	/* All participants have arrived before the first one waits. */
 	memwait::barrier::arrival_token token = barrier.arrive();
 	std::thread([&] { CHECK(barrier.arrive_and_wait() != barrier_status::timeout); }).join();
 	CHECK(barrier.wait(std::move(token)) != barrier_status::timeout);
-	/* A thread ends after it has arrived. */
+	/* A thread exits after it has arrived, which withdraws its arrival. */
 	std::thread([&] { left.emplace(barrier.arrive()); }).join();
 	CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
 	CHECK_ERROR(std::errc::operation_canceled, barrier.wait(std::move(*left)));
 
-	/* The loop of the child takes the place of the one that the token's wait is of. */
+	/* In the child, a new loop replaces the loop of the token's operation. */
 	memwait::barrier::arrival_token ours = barrier.arrive();
 	CHECK(wait_for_child(child([&] {
 		memwait::barrier alone(1);
@@ -581,7 +581,7 @@ static void arrivals_of_both()
 	CHECK_ERROR(std::errc::invalid_argument, memwait::barrier(memwait::barrier::max() + 1));
 }
 
-/* Without a default constructor. */
+/* Has no default constructor. */
 struct item {
 	explicit item(int n) : number(n), twice(2 * n)
 	{
@@ -607,7 +607,7 @@ static void channel()
 	CHECK(!items.try_send_for(item(4), 1ms));
 	CHECK(!items.try_send_until(item(4), slow_clock::now() + 1ms));
 
-	/* The other side is a process of C's. */
+	/* The receiver uses the C interface. */
 	pid_t pid = child([&] {
 		item got(0);
 		auto *theirs = static_cast<memwait_channel_t *>(memory.at(64, bytes));
@@ -682,7 +682,7 @@ static void atomics()
 		memory.attach<memwait::atomic<int>>(64).wait(1);
 		CHECK(word == 3);
 	});
-	/* It waits on, as the value is the same. */
+	/* The wait continues after a notify, because the value has not changed. */
 	await([&] { return memwait::notify_one(word) == 1; });
 	await([&] { return memwait_waiters(&word, 0) == 1; });
 	word = 3;
@@ -753,7 +753,7 @@ static void places()
 	CHECK_ERROR(std::errc::invalid_argument, memwait::mapping(fd, 4097, 4096));
 	close(fd);
 
-	/* What is assigned to unmaps at once. */
+	/* Assignment unmaps the old mapping immediately. */
 	memwait::mapping &same = one;
 	void *const old = one.data();
 	one = std::move(two);
@@ -776,7 +776,7 @@ static guarded &new_guarded(const memwait::mapping &memory)
 	return memory.construct<guarded>(0);
 }
 
-/* Locks, breaks the data, and is killed. */
+/* A child locks the mutex, makes the data inconsistent, and is killed. */
 static void die_with(guarded &data, memwait::robust_mutex &mutex)
 {
 	pid_t pid;
@@ -824,7 +824,7 @@ static void repaired()
 	std::thread([&] { CHECK(!mutex.try_lock_for(1ms)); }).join();
 	mutex.unlock();
 
-	/* It dies while another sleeps. */
+	/* The owner dies while another thread waits. */
 	data.ready = 0;
 	pid_t pid = child([&] {
 		mutex.lock();
@@ -860,7 +860,7 @@ static void not_repaired()
 	CHECK_ERROR(std::errc::state_not_recoverable, (void)mutex.try_lock());
 	CHECK_ERROR(std::errc::state_not_recoverable, (void)mutex.try_lock_for(1h));
 
-	/* Through a type that cannot repair it, it is not left locked either. */
+	/* A type without a repair function gets an error, and does not leave the mutex locked. */
 	memwait::mapping other_memory(4096);
 	guarded &other = new_guarded(other_memory);
 	memwait::robust_mutex other_mutex(other.state, [] {});
@@ -892,7 +892,7 @@ static void die_writing(shared_guarded &data, memwait::robust_shared_mutex &mute
 	kill_child(pid);
 }
 
-/* Of a robust shared mutex: whatever locks it repairs, and has afterwards what it asked for. */
+/* Each function that locks a robust shared mutex repairs it, and then holds the requested lock. */
 static void repaired_shared()
 {
 	memwait::mapping memory(4096);
@@ -942,7 +942,7 @@ static void repaired_shared()
 	CHECK(data.repairs == 6 && !others_can_read());
 	mutex.unlock();
 
-	/* It dies while another sleeps. */
+	/* The owner dies while another thread waits. */
 	data.ready = 0;
 	pid_t pid = child([&] {
 		mutex.lock();
@@ -959,7 +959,7 @@ static void repaired_shared()
 	kill_child(pid);
 	thread.join();
 
-	/* Beyond repair. */
+	/* The repair function fails. */
 	memwait::robust_shared_mutex hopeless(data.state, [] { throw 1; });
 	bool caught = false;
 	die_writing(data, mutex);
@@ -973,7 +973,7 @@ static void repaired_shared()
 	CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
 }
 
-/* A waiter of the condition variable meets the death on its way back to the mutex. */
+/* A waiter of a condition variable finds that the owner has died when it reacquires the mutex. */
 static void repaired_in_wait()
 {
 	for (bool throws : { false, true }) {
@@ -991,7 +991,7 @@ static void repaired_in_wait()
 			mutex.lock();
 			data.half = 1;
 			data.condition.notify_one();
-			/* Not before the waiter is at the mutex, if it is not moved there. */
+			/* Die when the waiter waits for the mutex, even if it was not requeued. */
 			await_asleep(getppid());
 			raise(SIGKILL);
 		});
@@ -1009,7 +1009,7 @@ static void repaired_in_wait()
 	}
 }
 
-/* Objects in shared memory go on in a child. */
+/* Objects in shared memory work between a parent and its child. */
 static void forked()
 {
 	struct shared_data {
@@ -1042,7 +1042,7 @@ static void forked()
 	CHECK(wait_for_child(pid) == 0);
 }
 
-/* Threads get a fair mutex in the order in which they came. */
+/* Threads acquire a fair mutex in FIFO order. */
 static void fifo()
 {
 	memwait::fair_mutex mutex;
@@ -1063,7 +1063,7 @@ static void fifo()
 	CHECK((order == std::vector<int>{ 0, 1, 2, 3 }));
 }
 
-/* A static object, for which a detached thread waits from now on. */
+/* Makes a static object, and a detached thread that waits for it from now on. */
 template <class Object, class Wait, class... Arguments>
 static void wait_for_static(Wait wait, Arguments... arguments)
 {
@@ -1108,7 +1108,7 @@ static void wait_for_static(const std::string &kind, memwait::sharing sharing)
 		}, 1, sharing);
 }
 
-/* A program of its own: returns from main(), or has a child do so, while a thread waits. */
+/* A separate program: it, or a child of it, returns from main() while a thread waits. */
 static int end_while_waited_for(const std::string &kind, bool is_private, bool forks)
 {
 	wait_for_static(kind, is_private ? memwait::process_private : memwait::process_shared);
@@ -1121,7 +1121,7 @@ static int end_while_waited_for(const std::string &kind, bool is_private, bool f
 	return 0;
 }
 
-/* The destructors of static objects run, and wait for nobody. */
+/* The destructors of static objects do not wait for threads that use the objects. */
 static void ends_while_waited_for()
 {
 	const auto at_most = std::chrono::seconds(limit(5));
@@ -1146,7 +1146,7 @@ int main(int argc, char **argv)
 	if (argc == 4)
 		return end_while_waited_for(argv[1], !std::strcmp(argv[2], "private"),
 					    !std::strcmp(argv[3], "forks"));
-	/* First, as it needs a process that has not opened the device. */
+	/* First, because it needs a process that has not opened the device. */
 	test("no device", no_device);
 	test("mutexes", exclusive);
 	test("recursive mutex", recursive);
@@ -1158,19 +1158,19 @@ int main(int argc, char **argv)
 	test("deadlines of odd periods", odd_periods);
 	test("semaphores", semaphore);
 	test("barrier and latch", barrier_and_latch);
-	test("arrivals at a barrier", arrivals_of_both);
+	test("arrival tokens of a barrier", arrivals_of_both);
 	test("events", events_of_both);
 	test("channel", channel);
 	test("words", words);
-	test("atomics that can be waited for", atomics);
+	test("memwait::atomic", atomics);
 	test("any of several words", any_word);
-	test("places in memory", places);
+	test("objects in mappings", places);
 	test("a robust mutex is repaired", repaired);
 	test("a robust mutex is not repaired", not_repaired);
 	test("a robust mutex is repaired in a wait", repaired_in_wait);
 	test("a robust shared mutex is repaired", repaired_shared);
 	test("fork", forked);
 	test("a fair mutex in order", fifo);
-	test("a program ends while threads wait", ends_while_waited_for);
+	test("a program exits while threads wait", ends_while_waited_for);
 	return failed_tests != 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A test is a function; it prints "ok NAME" or "not ok NAME", and what was expected. */
+/* A test is a function. test() prints "ok NAME" or "not ok NAME"; CHECK() prints what failed. */
 #ifndef TEST_HPP
 #define TEST_HPP
 
@@ -32,7 +32,7 @@ inline int failed_checks, failed_tests;
 		}								\
 	} while (0)
 
-/* @statement throws std::system_error of the category memwait with that std::errc. */
+/* Checks that @statement throws std::system_error with @errc, in the category of memwait. */
 #define CHECK_ERROR(errc, statement)						\
 	do {									\
 		std::error_code thrown_code;						\
@@ -49,7 +49,10 @@ inline int failed_checks, failed_tests;
 		}								\
 	} while (0)
 
-/* What ends a hang, in seconds of a quiet machine: see measure_slowness() in selftests/vm/init. */
+/*
+ * The time limit that ends a hang: seconds on an idle machine, times the measured slowness (see
+ * measure_slowness() in selftests/vm/init)
+ */
 inline unsigned int limit(unsigned int seconds)
 {
 	const char *slowness = std::getenv("MEMWAIT_SLOWNESS");
@@ -59,7 +62,7 @@ inline unsigned int limit(unsigned int seconds)
 
 inline void test(const char *name, void (*function)())
 {
-	/* A hang ends all. */
+	/* A test that hangs ends the program. */
 	alarm(limit(120));
 	std::setvbuf(stdout, nullptr, _IOLBF, 0);
 	failed_checks = 0;
@@ -75,7 +78,7 @@ inline void test(const char *name, void (*function)())
 	std::fflush(stdout);
 }
 
-/* The state of a thread or process, a letter: see proc(5). */
+/* Returns the state of a thread or process, a letter: see proc(5). */
 inline char state_of(pid_t id)
 {
 	std::ifstream file("/proc/" + std::to_string(id) + "/stat");
@@ -102,7 +105,7 @@ void await(Condition condition)
 		std::this_thread::yield();
 }
 
-/* How many wait for a mutex. Those of a fair one wait on its second byte. */
+/* Counts the waiters of a mutex. Waiters of a fair mutex wait on its second byte. */
 template <class Mutex>
 int sleepers(Mutex &mutex)
 {
@@ -144,7 +147,7 @@ private:
 	std::thread thread_;
 };
 
-/* A child that runs @work and exits with what failed there. */
+/* Forks a child that runs @work, and exits with 1 if a check failed there. */
 template <class Work>
 pid_t child(Work work)
 {
@@ -166,7 +169,7 @@ pid_t child(Work work)
 	_exit(failed_checks ? 1 : 0);
 }
 
-/* Returns its status, as waitpid() has it. */
+/* Returns the status of the child, as waitpid() does. */
 inline int wait_for_child(pid_t pid)
 {
 	int status = -1;
