@@ -4,8 +4,8 @@ const { runTests, skip, test } = require('./harness');
 
 for (const part of ['words', 'objects', 'workers', 'scripts', 'processes', 'examples'])
 	require(`./${part}`);
-// It makes objects when it is loaded; a test needs a process that has made none.
-test('contenders of the bench count right', () => require('./bench')(0));
+// Loaded last, because it creates objects when it is loaded, and a test needs a process that has not created any.
+test('the contenders of the benchmark count right', () => require('./bench')(0));
 // They take minutes.
 skip('ECMAScript\'s own tests', 'TEST262=CHECKOUT node test262.js runs them');
 runTests();

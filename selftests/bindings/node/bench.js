@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 /*
- * What JavaScript needs for a lock and an unlock, and for an awaited wake-up: see selftests/bench/bindings.
+ * Measures lock and unlock, and an awaited wake-up, in JavaScript: see selftests/bench/bindings.
  * run(0) only checks that each contender counts right.
  */
 const memwait = require(process.env.MEMWAIT_NODE || 'memwait');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// What child() starts: one message says what to run. It does not keep the process alive.
+// The program that child() starts. It runs the code of one message. The channel does not keep the process alive.
 process.once('message', (source) => {
 	const send = (message) => process.send(message);
 	process.channel.unref();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// The README's example prints what the README says, and the examples end by themselves.
+// The example of the README prints what the README shows, and all examples exit by themselves.
 const { assert, limit, place, test } = require('./harness');
 const { spawnSync } = require('child_process');
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
 
-// In a checkout, or in the guest.
+// The folder in a checkout, or in the guest
 const folder = ['../../../userlib/bindings/node', '../userlib/node']
 	.map((folder) => path.join(__dirname, folder)).find((folder) => fs.existsSync(folder));
 
-// Which the examples share: none is left.
+// Files that the examples create to share memory; none may be left.
 function files()
 {
 	return fs.readdirSync('/dev/shm').filter((name) => name.startsWith('memwait-'));
@@ -19,7 +19,7 @@ function files()
 
 function run(program)
 {
-	// The package is found by its name also where its folder has another.
+	// A link of the package's name, because its folder may have another name
 	const modules = fs.mkdtempSync(path.join(os.tmpdir(), 'modules-'));
 	const before = files();
 	try {
@@ -54,7 +54,7 @@ test('two processes take turns', () => {
 	assert.strictEqual(run(path.join(folder, 'examples/turns.js')), 'ping\npong\n'.repeat(3));
 });
 
-test('the next owner repairs what a process that was killed has left', () => {
+test('the next owner repairs the data of a killed process', () => {
 	const printed = 'repair: the owner died\npaid 100, received 100\n';
 	assert.strictEqual(run(path.join(folder, 'examples/repair.js')), printed);
 });

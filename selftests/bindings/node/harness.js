@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 /*
- * test(name, function): in the order of calls, each with five minutes. worker() and child() run a
- * function's text in a thread or a process, with memwait, map()'s buffer of a file that all share,
- * and send(): what it sends is got by next(). A child that is started before it is needed costs no
- * time.
+ * test(name, function) adds a test. Tests run in the order of these calls, for at most five minutes
+ * each. worker() and child() run the text of a function in a thread or a process, with memwait, the
+ * shared buffer, and send(), whose messages next() returns. Start children before they are needed,
+ * because a start takes long.
  */
 const assert = require('assert');
 const fs = require('fs');
@@ -25,7 +25,8 @@ process.on('exit', () => {
 
 const tests = [];
 
-// What ends a hang, in ms of a quiet machine: see measure_slowness() in selftests/vm/init.
+// The time limit that ends a hang: ms on an idle machine, times the measured slowness (see measure_slowness() in
+// selftests/vm/init)
 function limit(ms)
 {
 	return ms * (process.env.MEMWAIT_SLOWNESS || 1);
@@ -41,7 +42,7 @@ function skip(name, reason)
 	tests.push({ name: `${name} # SKIP ${reason}` });
 }
 
-// Resolved when something is so. A thread that starts is to have the processor, where there is one.
+// Resolves when is() is true. Pauses longer each time, to leave the CPU to a thread that starts.
 async function until(is)
 {
 	for (let pause = 1; !is(); pause = Math.min(2 * pause, 64))
@@ -79,7 +80,7 @@ async function runTests()
 	process.exit(bad ? 1 : 0);
 }
 
-// Messages in order, for one that waits.
+// A queue of messages
 class Peer {
 	#messages = [];
 	#wanted = [];
@@ -120,7 +121,7 @@ function worker(run, shared)
 	return { next: () => peer.next(), terminate: () => thread.terminate(), ended, thread };
 }
 
-// It waits for run(), once.
+// Starts a process, which waits for one call of run().
 function child()
 {
 	const peer = new Peer();
@@ -142,7 +143,7 @@ function child()
 	};
 }
 
-// How many wait for any word of an object: those of a fair lock wait on a byte.
+// Counts the waiters of an object. Waiters of a fair lock wait on a byte, so each byte is looked up.
 function sleepers(byteOffset, size)
 {
 	const bytes = new Uint8Array(buffer);
@@ -152,19 +153,20 @@ function sleepers(byteOffset, size)
 	return all;
 }
 
-// For one thread, and all at once. The first, of two items, calls @last.
+// Code for takesOne(). All its promises are settled by one dispatch. The first one, which gets an item, calls @last.
 const wants = `(last) => {
 	const channel = new memwait.Channel(buffer, 512), mutex = new memwait.Mutex(buffer, 64);
 	const semaphore = new memwait.Semaphore(buffer, 128);
 	for (const promise of [channel.recv(), channel.recv(), mutex.lock(), semaphore.acquire()])
 		promise.then(last);
-	// Not before it all has come.
+	// Block the event loop until all results have arrived.
 	memwait.wait(i32, 0, 0);
 }`;
 
 /*
- * @begin: starts a thread or process that calls wants. What has come for promises behind the one
- * that ends it is for others. Returns what it has started, which is to end().
+ * @begin starts a thread or process that runs wants, and returns it. @end waits until it has ended.
+ * Only the first promise consumes something, because its callback ends the thread or process; the
+ * results of the other promises go to other waiters.
  */
 async function takesOne(begin, end)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Preloaded into Node, for what comes in the very moment in which a worker is terminated. A thread
- * that is about to take something from the library stops there, if the first word of $MEMWAIT_LATE,
- * a file of shared memory, is 1. It makes it 2, and goes on when it is 3.
+ * Preloaded into Node.js, to test results that arrive while a worker is being terminated. The file
+ * $MEMWAIT_LATE has three words in shared memory.
  *
- * While the second word is not 0, no wait of an operation can begin. The third is how many more
- * sends find another one that sends.
+ * If the first word is 1, a thread that is about to take something from the library sets it to 2 and
+ * waits until it is 3. While the second word is not 0, MEMWAIT_IOC_WAIT_ASYNC fails with ENOSPC. The
+ * third word is the number of next calls of memwait_channel_trysend() that fail with EBUSY, as if
+ * another thread were sending.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ static void stop(void)
 	const struct timespec ms = { .tv_nsec = 1000000 };
 	int armed = 1;
 
-	/* seq_cst, all: as Atomics of the test */
+	/* seq_cst (all in this file): like Atomics in the test */
 	if (!word || !atomic_compare_exchange_strong(word, &armed, 2))
 		return;
 	while (atomic_load(word) != 3)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 /*
- * What comes in the very moment in which a worker is terminated goes on to the next. Runs with late.so
- * preloaded, which holds a thread in that moment. The package is loaded twice, as by two dependants.
+ * A result that arrives while a worker is being terminated is passed to the next waiter. Needs late.so
+ * preloaded, which stops a thread at that moment. Also loads the package twice, like two dependants.
  */
 const { assert, buffer, file, memwait, place, sleepers, test, runTests, until, worker } = require('./harness');
 const { Mutex, RWLock, Condition, Semaphore, Channel, waitAsync, notify, Atomics } = memwait;
@@ -11,12 +11,12 @@ const fs = require('fs');
 const view = new Int32Array(buffer);
 const late = new Int32Array(memwait.map(process.env.MEMWAIT_LATE, 4096));
 
-// A worker that is held. @come: makes things come for it.
+// Terminates a worker that late.so has stopped. @come makes results arrive for the worker before that.
 async function terminateLate(thread, come)
 {
 	await until(() => Atomics.load(late, 0) === 2);
 	come?.();
-	// The engine stops the worker within this call.
+	// The engine requests the termination within this call.
 	const end = thread.terminate();
 	Atomics.store(late, 0, 3);
 	assert.strictEqual(await end, 1);
@@ -40,10 +40,10 @@ test('promises', async () => {
 		signalled.lockSync();
 		new memwait.Condition(buffer, 256).wait(signalled);
 		timed.lockSync();
-		// The word is in another file than the rest.
+		// The words of late.so are in another file than the objects.
 		const late = new Int32Array(memwait.map(process.env.MEMWAIT_LATE, 4096));
 		Atomics.store(late, 0, 1);
-		// A deadline that has passed when the wait begins needs no loop, and the mutex is locked again.
+		// If the deadline has passed when the wait begins, the mutex is locked again without the loop.
 		const nobody = new memwait.Condition(buffer, 384);
 		for (let timeout = 1; ; timeout *= 2) {
 			nobody.wait(timed, { timeout });
@@ -84,7 +84,7 @@ test('blocking', async () => {
 	assert.strictEqual(semaphore.tryAcquire(), true);
 });
 
-test('an item that was there', async () => {
+test('an item that was in the channel', async () => {
 	const channel = Channel.init(buffer, 512, 4, 1);
 	assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
 	Atomics.store(late, 0, 1);
@@ -92,7 +92,7 @@ test('an item that was there', async () => {
 	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
 });
 
-test('an item, while another one sends', async () => {
+test('an item, while another thread sends', async () => {
 	const channel = Channel.init(buffer, 512, 4, 1);
 	assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
 	Atomics.store(late, 2, 5);
@@ -158,7 +158,7 @@ test('loaded twice', async () => {
 	assert.strictEqual(notify(view, 0, 1), 1);
 	assert.strictEqual(await second, 'ok');
 	assert.strictEqual(again.wait(other, 0, 0, 1), 'timed-out');
-	// Both end with these pending.
+	// The process exits while these are pending in both.
 	waitAsync(view, 0, 0);
 	again.waitAsync(other, 0, 0);
 	new again.Mutex(other.buffer, 64).lock();

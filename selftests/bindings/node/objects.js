@@ -42,7 +42,7 @@ test('objects: bad input', async () => {
 		assert.throws(() => Channel.size(size, capacity), outOfRange);
 	}
 	assert.throws(() => Channel.init(buffer, 0, 4, buffer.byteLength / 8), outOfRange);
-	// A channel of which only the beginning is in the buffer.
+	// A buffer that has only the beginning of a channel
 	const size = Channel.size(8, 4);
 	Channel.init(buffer, 0, 8, 4);
 	const fd = memwait.memfd(size - 8);
@@ -74,12 +74,12 @@ test('objects: bad input', async () => {
 	}
 });
 
-test('objects: what is passed in another place, or is of another type', async () => {
+test('objects: arguments of a wrong type, or in a wrong position', async () => {
 	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
 	const semaphore = Semaphore.init(buffer, 128), channel = Channel.init(buffer, 192, 4, 2);
 	const rwlock = RWLock.init(buffer, 1024), barrier = Barrier.init(buffer, 1088, 2);
 	const group = WaitGroup.init(buffer, 1152, 1), event = Event.init(buffer, 1216);
-	// Each would block, or succeed.
+	// With valid arguments, each call would block or succeed.
 	mutex.lockSync();
 	const never = () => assert.fail('called');
 	const waits = {
@@ -140,7 +140,7 @@ test('objects: what is passed in another place, or is of another type', async ()
 		'map, size': (n) => memwait.map(file, n),
 		'memfd': (n) => memwait.memfd(n),
 	};
-	// Words have an argument of that name which is converted.
+	// Atomics.notify() and wait() convert these arguments; these functions do not.
 	const plain = {
 		'Condition.notify': (n) => condition.notify(n),
 		'waiters, index': (n) => memwait.waiters(new Int32Array(buffer), n),
@@ -167,7 +167,7 @@ test('objects: what is passed in another place, or is of another type', async ()
 				     { aborted: false }, { aborted: false, addEventListener() {} }])
 			await refused(name, call, { signal: wrong });
 	}
-	// It could not come while the thread blocks.
+	// A blocked thread could not observe the signal.
 	for (const [name, call] of Object.entries(blocking))
 		await refused(name, call, { signal });
 	for (const [name, call] of Object.entries(others)) {
@@ -190,9 +190,9 @@ test('objects: what is passed in another place, or is of another type', async ()
 	}
 	for (const callback of [undefined, {}, 'x'])
 		await refused('withLock, callback', (f) => mutex.withLock(f, {}), callback);
-	// None of them has done anything.
+	// None of these calls has changed an object.
 	assert.deepStrictEqual(bytes(), before);
-	// All of this is fine.
+	// Valid arguments
 	for (const count of [undefined, 0, -1, 1.5, Infinity, -Infinity])
 		condition.notify(count);
 	assert.strictEqual(memwait.waiters(new Int32Array(buffer), 1.5), 0);
@@ -208,10 +208,10 @@ test('objects: what is passed in another place, or is of another type', async ()
 	assert.strictEqual(Channel.init(buffer, undefined, 4, 2).itemSize, 4);
 });
 
-test('objects: a signal that only behaves as one', async () => {
+test('objects: a signal that is not an instance of AbortSignal', async () => {
 	const mutex = Mutex.init(buffer, 0);
 	const controller = new AbortController();
-	// As of another realm: no instance of this one's class.
+	// Like a signal of another realm
 	const signal = {};
 	for (const name of ['throwIfAborted', 'addEventListener', 'removeEventListener'])
 		signal[name] = (...args) => controller.signal[name](...args);
@@ -251,7 +251,7 @@ test('objects: a method of another class', async () => {
 	const Base = Object.getPrototypeOf(Condition), Lock = Object.getPrototypeOf(Mutex);
 	for (const kind of [-1, 8, 2 ** 31, NaN])
 		assert.throws(() => new Base(kind, buffer, 0), { code: 'EINVAL' });
-	// A lock by a call that is none, or none of its kind.
+	// A lock with an invalid number of a lock function, or with that of another class
 	for (const call of [-1, 1.5, 2, 5, 9, 10, 2 ** 31, NaN]) {
 		const lock = new Lock(0, call, buffer, 0);
 		for (const name of ['lockSync', 'tryLock', 'unlock'])
@@ -260,11 +260,11 @@ test('objects: a method of another class', async () => {
 	const none = new Lock(7, 9, buffer, 384);
 	for (const name of ['tryLock', 'unlock'])
 		assert.throws(() => none[name](), { code: 'EINVAL' });
-	// None of them has done anything.
+	// None of these calls has changed an object.
 	assert.deepStrictEqual(new Uint8Array(buffer, 0, 1024), new Uint8Array(1024));
 });
 
-test('objects: in a view of memory', async () => {
+test('objects: in views of memory', async () => {
 	const shared = new SharedArrayBuffer(4096);
 	for (const memory of [buffer, shared]) {
 		const views = [new Uint8Array(memory, 64), new DataView(memory, 64), new BigInt64Array(memory, 64),
@@ -276,7 +276,7 @@ test('objects: in a view of memory', async () => {
 		mutex.unlock();
 		assert.strictEqual(Channel.init(views[0], 64, 4, 2).trySend(item(1)), true);
 		assert.deepStrictEqual(new Channel(memory, 128).tryRecv(), item(1));
-		// It lies within the view.
+		// An object must lie within the view.
 		const view = new Uint8Array(memory, 64, Mutex.SIZE + 8);
 		assert.ok(new Mutex(view, 8));
 		assert.throws(() => new Mutex(view, 16), outOfRange);
@@ -329,7 +329,7 @@ test('objects: inspect() shows the state', async () => {
 	shows(new Mine(buffer, 384), 'Mine { byteOffset: 384, value: 3, waiters: 0 }');
 });
 
-test('guards: give back once', async () => {
+test('guards: only the first release has an effect', async () => {
 	const mutex = Mutex.init(buffer, 0, { errorcheck: true }), semaphore = Semaphore.init(buffer, 64, 1);
 	const rwlock = RWLock.init(buffer, 128);
 	const { dispose, asyncDispose } = Symbol;
@@ -350,14 +350,14 @@ test('guards: give back once', async () => {
 			assert.strictEqual(attempt(), false);
 			await release(guard);
 			assert.strictEqual(attempt(), true);
-			// Somebody else has it.
+			// A second release does not affect the new holder.
 			await release(guard);
 			undo();
 		}
 	}
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
 	assert.strictEqual(semaphore.value, 1);
-	// Unlocked already, by hand.
+	// The lock was already unlocked by unlock().
 	for (const lock of [mutex, rwlock.writer]) {
 		const guard = await lock.lock();
 		lock.unlock();
@@ -367,7 +367,7 @@ test('guards: give back once', async () => {
 		assert.throws(() => lock.unlock(), { code: 'EPERM' });
 	}
 	await mutex.withLock(() => mutex.unlock());
-	// Two readers have one each.
+	// Each reader has its own guard.
 	const guards = [await rwlock.reader.lock(), rwlock.reader.lockSync()];
 	guards[1].release();
 	assert.strictEqual(rwlock.writer.tryLock(), false);
@@ -387,7 +387,7 @@ test('guards: a wait in between', async () => {
 		guard.release();
 	});
 	await waits[1];
-	// Others have had theirs, and have unlocked by hand.
+	// While the waits are pending, others lock the mutex and call unlock().
 	await mutex.lock();
 	mutex.unlock();
 	controller.abort();
@@ -418,7 +418,7 @@ test('rwlock', async () => {
 		assert.strictEqual(await written, 5);
 		writer.lockSync();
 		assert.strictEqual(reader.tryLock(), false);
-		// When it has the lock, and is not told yet: the next one gets it.
+		// Cancelled when it holds the lock, before the promise is settled: the lock passes to the next waiter.
 		const late = new AbortController();
 		const told = reader.lock({ signal: late.signal }), after = writer.lock();
 		writer.unlock();
@@ -436,7 +436,7 @@ test('barrier', async () => {
 		const met = await Promise.all([1, 2, 3].map(() => barrier.wait()));
 		assert.deepStrictEqual(met.sort(), [false, false, true]);
 	}
-	// One that leaves has not come.
+	// A wait that ends early does not count as an arrival.
 	await assert.rejects(barrier.wait({ timeout: 2 }), { code: 'ETIMEDOUT' });
 	assert.throws(() => barrier.waitSync({ timeout: 2 }), { code: 'ETIMEDOUT' });
 	const controller = new AbortController();
@@ -494,10 +494,10 @@ test('event', async () => {
 	const given = event.wait({ signal: controller.signal });
 	controller.abort(reason);
 	await assert.rejects(given, (error) => error === reason);
-	// Nobody has set it.
+	// A notify of the word does not end a wait, because the event was not set.
 	assert.strictEqual(memwait.notify(new Int32Array(buffer), 1), 3);
 	await until(() => memwait.waiters(new Int32Array(buffer), 1) === 3);
-	// All that waited at the set() go on, whatever comes later.
+	// All waits that were pending at set() end, even if the event is cleared immediately.
 	event.set();
 	event.clear();
 	assert.deepStrictEqual(await Promise.all(waits), [true, true, true]);
@@ -508,13 +508,13 @@ test('event', async () => {
 	assert.strictEqual(event.isSet(), true);
 	assert.strictEqual(event.waitSync(), true);
 	assert.strictEqual(await event.wait({ timeout: 0 }), true);
-	// As Python has it: odd.
+	// The value of a set event is odd, as in Python.
 	assert.strictEqual(new Uint32Array(buffer)[1], 3);
 	event.clear();
 	event.destroy();
 });
 
-test('map: more than a buffer can have', () => {
+test('map: more than the maximum size of a buffer', () => {
 	const large = `${file}-large`;
 	try {
 		assert.throws(() => memwait.map(large, constants.MAX_LENGTH + 1), RangeError);
@@ -556,7 +556,7 @@ test('mutex: cancelled at each point', async () => {
 	const mutex = Mutex.init(buffer, 0, { fair: true });
 	await assert.rejects(mutex.lock({ signal: aborted() }), { name: 'AbortError' });
 	assert.strictEqual(mutex.tryLock(), true);
-	// While it waits: the next one has its place.
+	// Cancelled while it waits: the next waiter takes its queue position.
 	const controller = new AbortController();
 	const given = mutex.lock({ signal: controller.signal });
 	const next = mutex.lock();
@@ -565,7 +565,7 @@ test('mutex: cancelled at each point', async () => {
 	await assert.rejects(given, (error) => error === reason);
 	mutex.unlock();
 	await next;
-	// When it has the mutex, and is not told yet: the next one gets it.
+	// Cancelled when it holds the mutex, before the promise is settled: the mutex passes to the next waiter.
 	const late = new AbortController();
 	const told = mutex.lock({ signal: late.signal });
 	const after = mutex.lock();
@@ -573,7 +573,7 @@ test('mutex: cancelled at each point', async () => {
 	late.abort();
 	await assert.rejects(told, { name: 'AbortError' });
 	await after;
-	// When it is told: the mutex is locked.
+	// Aborted after the promise was fulfilled: the mutex stays locked.
 	const last = new AbortController();
 	const locked = mutex.lock({ signal: last.signal });
 	mutex.unlock();
@@ -584,7 +584,7 @@ test('mutex: cancelled at each point', async () => {
 	mutex.destroy();
 });
 
-test('mutex: errorcheck knows its thread', async () => {
+test('mutex: errorcheck records the owner', async () => {
 	const mutex = Mutex.init(buffer, 0, { errorcheck: true });
 	await mutex.lock();
 	await assert.rejects(mutex.lock(), { code: 'EDEADLK' });
@@ -597,7 +597,7 @@ test('mutex: errorcheck knows its thread', async () => {
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
 });
 
-test('condition: signals, time-outs and cancels', async () => {
+test('condition: notifies, timeouts and cancelled waits', async () => {
 	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
 	const order = [];
 	const wait = async (n, options) => {
@@ -625,7 +625,7 @@ test('condition: signals, time-outs and cancels', async () => {
 	controller.abort();
 	mutex.unlock();
 	await assert.rejects(given, { name: 'AbortError' });
-	// It is locked, as after any wait.
+	// The mutex is locked, as after any wait.
 	assert.strictEqual(mutex.tryLock(), false);
 	mutex.unlock();
 	await assert.rejects(condition.wait(mutex), { code: 'EPERM' });
@@ -633,7 +633,7 @@ test('condition: signals, time-outs and cancels', async () => {
 	mutex.destroy();
 });
 
-test('condition: a signal that has come already', async () => {
+test('condition: a signal that was already aborted', async () => {
 	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
 	await mutex.lock();
 	await assert.rejects(condition.wait(mutex, { signal: aborted() }), { name: 'AbortError' });
@@ -653,7 +653,7 @@ test('condition: a signal that has come already', async () => {
 	mutex.destroy();
 });
 
-test('condition: a reason is no time-out', async () => {
+test('condition: a reason with the code ETIMEDOUT is not a timeout', async () => {
 	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
 	const reason = Object.assign(new Error('mine'), { code: 'ETIMEDOUT' });
 	const controller = new AbortController();
@@ -688,7 +688,7 @@ test('semaphore', async () => {
 	semaphore.destroy();
 });
 
-test('a fair semaphore is for who waits longest', async () => {
+test('a fair semaphore goes to the longest waiter', async () => {
 	const semaphore = Semaphore.init(buffer, 0, 1, { fair: true });
 	const order = [];
 	assert.strictEqual(semaphore.tryAcquire(), true);
@@ -706,8 +706,8 @@ test('a fair semaphore is for who waits longest', async () => {
 	assert.throws(() => Semaphore.init(buffer, 0, 1, { fair: 1 }), TypeError);
 });
 
-test('a crowd at once', async () => {
-	// All end before the event loop looks.
+test('many promises are settled together', async () => {
+	// All waits end before the event loop polls.
 	const semaphore = Semaphore.init(buffer, 0);
 	const crowd = Array.from({ length: 300 }, () => semaphore.acquire());
 	assert.strictEqual(sleepers(0, Semaphore.SIZE), crowd.length);
@@ -729,7 +729,7 @@ test('channel', async () => {
 	assert.strictEqual(channel.trySend(item(4)), false);
 	assert.strictEqual(channel.length, 2);
 	assert.throws(() => channel.sendSync(item(4), { timeout: 1 }), { code: 'ETIMEDOUT' });
-	// What is sent is what it was at the call.
+	// send() copies the item when it is called.
 	const bytes = item(4);
 	const late = channel.send(bytes);
 	bytes.fill(9);
@@ -766,7 +766,7 @@ test('channel: a cancelled receiver takes nothing', async () => {
 	channel.destroy();
 });
 
-test('channel: initialised anew with another size', async () => {
+test('channel: initialised again with another size', async () => {
 	const channel = Channel.init(buffer, 0, 4, 2);
 	for (const [size, capacity] of [[4096, 2], [2, 2]]) {
 		new Uint8Array(buffer).fill(0);
@@ -780,7 +780,7 @@ test('channel: initialised anew with another size', async () => {
 		assert.strictEqual(other.length, 1);
 	}
 	new Uint8Array(buffer).fill(0);
-	// The new one ends behind the buffer of the old one.
+	// The new channel ends beyond the buffer of the old one.
 	const short = new SharedArrayBuffer(Channel.size(4, 2));
 	const old = Channel.init(short, 0, 4, 2);
 	Channel.init(buffer, 0, 4, 200);
@@ -788,7 +788,7 @@ test('channel: initialised anew with another size', async () => {
 	assert.throws(() => old.trySend(item(1)), { code: 'EINVAL' });
 });
 
-test('channel: an item whose buffer goes while it is sent', async () => {
+test('channel: an item whose buffer is detached by send()', async () => {
 	const channel = Channel.init(buffer, 0, 4, 2);
 	const bytes = item(1);
 	const options = {
@@ -802,9 +802,9 @@ test('channel: an item whose buffer goes while it is sent', async () => {
 	channel.destroy();
 });
 
-test('neither memory nor descriptors are lost', async () => {
+test('neither memory nor descriptors leak', async () => {
 	const view = new Int32Array(buffer);
-	// What is lost with an item is seen.
+	// Large items, so that a leak of items shows in the RSS
 	const SIZE = 60000;
 	const channel = Channel.init(buffer, 64, SIZE, 1);
 	const bytes = new Uint8Array(SIZE);
@@ -829,7 +829,7 @@ test('neither memory nor descriptors are lost', async () => {
 			await channel.recv({ timeout: 0 }).catch(() => undefined);
 			assert.strictEqual(channel.tryRecv(), undefined);
 		}
-		// What is collected is finalized later, by immediates.
+		// Immediates run the finalizers of collected objects.
 		for (let i = 0; i < 3; i++) {
 			global.gc();
 			await new Promise((resolve) => setImmediate(resolve));
@@ -850,7 +850,7 @@ test('neither memory nor descriptors are lost', async () => {
 	await round(50);
 	const before = await round(50);
 	let after = await round(600);
-	// A thread of V8's frees the memory of what is collected, when it gets a processor.
+	// A thread of V8 frees the memory of collected objects, when it gets a CPU.
 	const end = performance.now() + limit(60000);
 	while (after.rss >= before.rss + 400 * SIZE && performance.now() < end) {
 		await new Promise((resolve) => setTimeout(resolve, 20));
@@ -859,7 +859,7 @@ test('neither memory nor descriptors are lost', async () => {
 	console.log(`# ${JSON.stringify(before)}, ${JSON.stringify(after)}`);
 	assert.strictEqual(after.descriptors, before.descriptors);
 	assert.ok(after.mappings <= before.mappings + 20);
-	// AddressSanitizer keeps what was freed.
+	// AddressSanitizer does not reuse freed memory.
 	if (!process.env.ASAN_OPTIONS)
 		assert.ok(after.rss < before.rss + 400 * SIZE);
 });

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Processes: the same words and objects, deaths, and what keeps a process alive.
+// Processes: shared words and objects, deaths, and what keeps a process alive
 const { assert, buffer, child, limit, memwait, place, sleepers, takesOne, test, until, wants } = require('./harness');
 const { Mutex, Semaphore, Channel, waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
 
 const view = new Int32Array(buffer);
 
-// They start beside what precedes.
+// The children start while the preceding tests run.
 let children;
 setTimeout(() => {
 	children = Array.from({ length: 7 }, child);
@@ -31,7 +31,7 @@ test('processes: a lock, a channel and words between loops and threads', async (
 		for (let i = 0; i < 20; i++)
 			await channel.send(Int32Array.of(i));
 		send(await memwait.waitAsync(i64, 2, 0n).value);
-		// Nothing is pending: this ends the process.
+		// Nothing is pending, so the process exits.
 	});
 	await until(() => sleepers(64, Mutex.SIZE) === 1);
 	const second = mutex.lock();
@@ -49,7 +49,7 @@ test('processes: a lock, a channel and words between loops and threads', async (
 	mutex.unlock();
 	for (let i = 0; i < 20; i++)
 		assert.strictEqual(new Int32Array((await channel.recv()).buffer)[0], i);
-	// One of 64 bits that waits on its loop, one of 32 that blocks, in one queue.
+	// In one queue: an async wait on 64 bits, and a blocked thread that waits on 32 bits
 	await until(() => memwait.waiters(view, 4) === 2);
 	assert.strictEqual(notify(view, 4), 2);
 	assert.strictEqual(await a.next(), 'ok');
@@ -59,7 +59,7 @@ test('processes: a lock, a channel and words between loops and threads', async (
 	assert.strictEqual(await b.ended, 0);
 });
 
-test('kill -9 of a process that has a robust mutex', async () => {
+test('kill -9 of a process that holds a robust mutex', async () => {
 	const repaired = [];
 	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => repaired.push(view[0]) });
 	const strict = new Mutex(buffer, 64);
@@ -80,7 +80,7 @@ test('kill -9 of a process that has a robust mutex', async () => {
 	assert.deepStrictEqual(repaired, [1]);
 	mutex.unlock();
 	mutex.destroy();
-	// Without a repair function nobody has it any more.
+	// Without a repair function the mutex becomes unusable.
 	Mutex.init(buffer, 64, { robust: true });
 	const another = (await next()).run(() => {
 		new memwait.Mutex(buffer, 64).lockSync();
@@ -95,7 +95,7 @@ test('kill -9 of a process that has a robust mutex', async () => {
 	assert.throws(() => strict.lockSync(), { code: 'ENOTRECOVERABLE' });
 });
 
-test('kill -9 of a waiter: the next is woken', async () => {
+test('kill -9 of a waiter: the next waiter is woken', async () => {
 	const semaphore = Semaphore.init(buffer, 64);
 	const victim = (await next()).run(async () => {
 		new memwait.Semaphore(buffer, 64).acquire();
@@ -112,19 +112,19 @@ test('kill -9 of a waiter: the next is woken', async () => {
 	await acquired;
 });
 
-test('process.exit(), and an exception: what came for others', async () => {
+test('process.exit(), and an exception: other results are passed on', async () => {
 	for (const [last, status] of [['process.exit(7)', 7], ["{ require('fs').closeSync(2); throw undefined; }", 1]]) {
 		const run = async () => (await next()).run(`() => (${wants})(() => ${last})`);
 		await takesOne(run, async (process) => assert.strictEqual(await process.ended, status));
 	}
 });
 
-test('a process lives for what is pending, and for nothing else', () => {
+test('only pending promises keep a process alive', () => {
 	const source = `
 		const memwait = require(${JSON.stringify(place)});
 		const view = new Int32Array(memwait.map(memwait.memfd(4096), 4096));
 		memwait.notify(view, 0);
-		// Cancelled, settled, and none: the loop alone keeps nothing.
+		// The loop alone does not keep the process alive, nor do cancelled and settled promises.
 		const controller = new AbortController();
 		const mutex = memwait.Mutex.init(view.buffer, 64);
 		mutex.lockSync();

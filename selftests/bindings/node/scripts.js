@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Scripts that are stopped while they block, by the timeout of vm: their thread goes on.
+// Scripts that the timeout of vm stops while they block. Their thread continues.
 const { assert, buffer, memwait, sleepers, test, until, worker } = require('./harness');
 const { Mutex, Condition, Semaphore, Channel, wait, waiters } = memwait;
 const vm = require('vm');
 
 const view = new Int32Array(buffer);
 
-// Runs a function until its time is over.
+// Runs a function until vm's timeout stops it.
 function stop(run)
 {
 	globalThis.stopped = run;
@@ -46,7 +46,7 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 		mutex.lockSync();
 		stop(() => condition.waitSync(mutex));
 		assert.throws(() => mutex.destroy(), { code: 'EBUSY' });
-		// Or when a wait has just ended.
+		// Stopped at any point of a loop of waits
 		stop(() => {
 			for (;;)
 				condition.waitSync(mutex, { timeout: 5 });
@@ -60,8 +60,8 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 	}
 });
 
-// A thread that waits for the mutex at 64, which this one has, and has it when this one, which waits for the
-// condition at 128 then, gives up.
+// Starts a thread that waits for the mutex at 64, which this thread holds, and acquires it when this thread waits for
+// the condition at 128. When that wait has been given up, the other thread calls @then with the mutex held.
 async function other(then)
 {
 	const thread = worker(`() => {
@@ -77,8 +77,8 @@ async function other(then)
 	return thread;
 }
 
-test('a script is stopped: another thread has the mutex of a condition', async () => {
-	// Fair: it is handed over when the wait begins. A wait that is stopped before that has it again.
+test('a script is stopped: another thread holds the mutex of a condition', async () => {
+	// A fair mutex is handed over when the wait begins. A wait that is stopped before that reacquires it.
 	const mutex = Mutex.init(buffer, 64, { errorcheck: true, fair: true });
 	const condition = Condition.init(buffer, 128);
 	mutex.lockSync();
@@ -94,7 +94,7 @@ test('a script is stopped: another thread has the mutex of a condition', async (
 	assert.strictEqual(await thread.ended, 0);
 });
 
-test('a script is stopped: another thread dies with the mutex of a condition', async () => {
+test('a script is stopped: another thread dies while it holds the mutex of a condition', async () => {
 	let repairs = 0;
 	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => repairs++ });
 	const condition = Condition.init(buffer, 128);
@@ -103,11 +103,11 @@ test('a script is stopped: another thread dies with the mutex of a condition', a
 		i32[0] = 1;
 	});
 	view[0] = 0;
-	// A wait that is stopped before the other thread has the mutex has it again.
+	// A wait that is stopped before the other thread has the mutex reacquires it.
 	do
 		stop(() => condition.waitSync(mutex));
 	while (view[0] !== 1);
-	// It gave the mutex back, and the next owner repairs the data.
+	// The stopped wait did not keep the mutex; the next owner repairs the data.
 	assert.strictEqual(repairs, 0);
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
 	assert.strictEqual(mutex.tryLock(), true);
@@ -117,7 +117,7 @@ test('a script is stopped: another thread dies with the mutex of a condition', a
 });
 
 test('terminate: a stopped script that waits for the mutex of a condition', async () => {
-	// Fair: it is handed over when the wait begins. A wait that is stopped before that has it again.
+	// A fair mutex is handed over when the wait begins. A wait that is stopped before that reacquires it.
 	const mutex = Mutex.init(buffer, 64, { errorcheck: true, fair: true });
 	const condition = Condition.init(buffer, 128);
 	const thread = worker(() => {
@@ -135,7 +135,7 @@ test('terminate: a stopped script that waits for the mutex of a condition', asyn
 				if (error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT')
 					continue;
 			}
-			send('it went on');
+			send('the wait returned');
 			break;
 		}
 	});

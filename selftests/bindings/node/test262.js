@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 /*
- * Runs ECMAScript's own tests of Atomics.wait, waitAsync and notify: TEST262=CHECKOUT node test262.js [TEXT],
- * those whose name has TEXT. Three times: the engine's functions, and the package's with agents that are
- * worker threads, and with agents that are processes and a SharedArrayBuffer that is a memfd. A host process
- * runs the tests of each way, and is replaced when one hangs. Agents stay from test to test: to start one is
- * what takes time.
+ * Runs ECMAScript's own tests of Atomics.wait, waitAsync and notify whose names contain TEXT:
+ * TEST262=CHECKOUT node test262.js [TEXT]. Runs them three times: with the engine's functions; with the package's
+ * functions and agents that are worker threads; and with the package's functions, agents that are processes, and
+ * a memfd as SharedArrayBuffer. Each time, a host process runs the tests, and is replaced if a test hangs. Agents
+ * are reused by the next test, because a start takes long.
  */
 const fs = require('fs');
 const path = require('path');
@@ -16,9 +16,9 @@ const checkout = process.env.TEST262;
 const memwait = checkout && require(process.env.MEMWAIT_NODE || 'memwait');
 const ways = (process.env.TEST262_WAYS ?? 'engine,threads,processes').split(',');
 const folders = ['wait', 'waitAsync', 'notify'];
-// In ms: for a test, and for what its agents do after it.
+// In ms: the time limits of a test, and of its agents after its end
 const TEST_TIME = Number(process.env.TEST262_TIME ?? 120000), AFTER = 5000;
-// Tests give an agent 100 ms to fall asleep. A slow machine may need more.
+// Tests give an agent 100 ms to fall asleep. A slow machine may need more, so a failed test is repeated.
 const ATTEMPTS = 3;
 
 const tick = new Int32Array(new SharedArrayBuffer(4));
@@ -28,7 +28,7 @@ function sleep(ms)
 	Atomics.wait(tick, 0, 0, ms);
 }
 
-// What a host and its agents share beside a test's memory: counters, and reports in order.
+// Memory that a host shares with its agents, in addition to the memory of the test: counters, and a queue of reports
 class Control {
 	#words;
 	#bytes;
@@ -81,12 +81,12 @@ class Control {
 	}
 }
 
-// The buffers of a host: those of processes are memfds, which agents open by their names.
+// Names of the buffers of a host whose agents are processes. Each buffer is a memfd that agents open by its name.
 const names = new WeakMap();
 
 function MappedBuffer(length, options)
 {
-	// No mapping is empty, or grows.
+	// A mapping cannot be empty, and cannot grow.
 	if (!(length > 0) || options !== undefined)
 		return new SharedArrayBuffer(length, options);
 	const fd = memwait.memfd(length);
@@ -99,7 +99,7 @@ MappedBuffer.prototype = SharedArrayBuffer.prototype;
 function atomicsOf(way)
 {
 	const own = way === 'engine' ? Atomics : memwait.Atomics;
-	// A test may delete what it has tested.
+	// A copy, because a test may delete the functions that it tests
 	return Object.create(Object.prototype, Object.getOwnPropertyDescriptors(own));
 }
 
@@ -189,7 +189,7 @@ function host(way, file)
 		const late = Date.now() + AFTER;
 		while (control.get(Control.LEFT) < started.length && Date.now() < late)
 			sleep(1);
-		// Who has not left may be anywhere.
+		// An agent that has not called leaving() cannot be reused.
 		if (control.get(Control.LEFT) < started.length)
 			started.forEach((agent) => agent.stop());
 		else
@@ -222,7 +222,7 @@ function host(way, file)
 	});
 }
 
-// Of the comment that begins with three dashes.
+// Returns the source of a test, and the metadata in its comment that begins with three dashes.
 function readTest(file)
 {
 	const source = fs.readFileSync(file, 'utf8');
@@ -319,7 +319,7 @@ async function main(text)
 	console.log(`TAP version 13\n1..${ways.length}`);
 	for (const [i, way] of ways.entries()) {
 		results[way] = await runWay(way, tests);
-		// What this engine fails of itself, its functions for everything else may fail us, too.
+		// Ignore tests that also fail with the engine's own functions.
 		const own = new Set(results.engine?.failed.map((line) => line.split(':')[0]));
 		const bad = results[way].failed.filter((line) => !own.has(line.split(':')[0]));
 		console.log(`${bad.length || !results[way].passed ? 'not ok' : 'ok'} ${i + 1} test262: ${way}`);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Atomics.wait, waitAsync and notify: what ECMAScript's specification says, step by step.
+// Atomics.wait, waitAsync and notify: each step of ECMAScript's specification
 const { assert, buffer, file, memwait, place, test, worker, until } = require('./harness');
 const { Atomics, wait, waitAsync, notify } = memwait;
 const fs = require('fs');
@@ -12,7 +12,7 @@ const poison = { valueOf() { throw new Error('evaluated'); } };
 const evaluated = { message: 'evaluated' };
 const waits = [wait, waitAsync];
 const shared = new SharedArrayBuffer(1024);
-// In both kinds of memory.
+// In both kinds of memory
 const views = [new Int32Array(buffer), new Int32Array(shared), new BigInt64Array(buffer, 512),
 	       new BigInt64Array(shared, 512)];
 
@@ -26,7 +26,7 @@ function asyncOf(value)
 	return { async: false, value };
 }
 
-test('no device, and then one', () => {
+test('the device cannot be opened at first', () => {
 	const open = [];
 	try {
 		for (;;)
@@ -48,7 +48,7 @@ test('no device, and then one', () => {
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
 });
 
-// Of this process: those whose link is @name, and is(number).
+// Closes the descriptors of this process whose link is @name and for which is(number) is true.
 function closeDescriptors(name, is = () => true)
 {
 	for (const number of fs.readdirSync('/proc/self/fd')) {
@@ -56,7 +56,7 @@ function closeDescriptors(name, is = () => true)
 			if (fs.readlinkSync(`/proc/self/fd/${number}`) === name && is(number))
 				fs.closeSync(Number(number));
 		} catch (error) {
-			// That of the folder.
+			// The descriptor of the folder is closed already.
 			assert.strictEqual(error.code, 'ENOENT');
 		}
 	}
@@ -72,7 +72,7 @@ test('descriptors that the program closes', async () => {
 	assert.strictEqual(notify(view, 1), 1);
 	assert.strictEqual(await value, 'ok');
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
-	// While what has come is told.
+	// Closed by a callback, while results are delivered
 	const next = waitAsync(view, 0, 0).value.then(() => {
 		closeDescriptors(device);
 		return waitAsync(view, 1, 0).value;
@@ -82,17 +82,17 @@ test('descriptors that the program closes', async () => {
 	assert.strictEqual(notify(view, 1), 1);
 	assert.strictEqual(await next, 'ok');
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
-	// What a thread that blocks polls: its loop and, as nothing else does, an epoll descriptor.
+	// Close what a blocking thread polls: only this epoll descriptor contains another epoll descriptor.
 	closeDescriptors(epoll, (number) => {
 		const watched = fs.readFileSync(`/proc/self/fdinfo/${number}`, 'utf8').matchAll(/tfd: +(\d+)/g);
 		return [...watched].some(([, fd]) => fs.readlinkSync(`/proc/self/fd/${fd}`) === epoll);
 	});
-	// It ends by that, not by its deadline.
+	// The wait ends with an error, before its deadline.
 	assert.throws(() => wait(view, 0, 0, 60000), { code: 'EBADF' });
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
 });
 
-test('the functions are as the engine\'s', () => {
+test('the functions have the properties of the engine\'s functions', () => {
 	for (const [name, length] of [['wait', 4], ['waitAsync', 4], ['notify', 3]]) {
 		const property = Object.getOwnPropertyDescriptor(Atomics, name);
 		assert.strictEqual(property.value, memwait[name]);
@@ -108,7 +108,7 @@ test('the functions are as the engine\'s', () => {
 	assert.strictEqual(Atomics.load, globalThis.Atomics.load);
 });
 
-test('import finds each name', async () => {
+test('import exports each name', async () => {
 	const found = await import(pathToFileURL(place).href);
 	const names = Object.keys(found).filter((name) => !['default', 'module.exports'].includes(name));
 	assert.deepStrictEqual(names.sort(), Object.keys(memwait).sort());
@@ -116,7 +116,7 @@ test('import finds each name', async () => {
 	names.forEach((name) => assert.strictEqual(found[name], memwait[name]));
 });
 
-test('index.d.ts has what there is', () => {
+test('index.d.ts declares all functions, classes and members', () => {
 	const types = fs.readFileSync(path.join(path.dirname(place), 'index.d.ts'), 'utf8');
 	const namesOf = (text, pattern) => [...new Set([...text.matchAll(pattern)].map(([, name]) => name))].sort();
 	assert.deepStrictEqual(namesOf(types, /^export (?:function|const|class) (\w+)/gm), Object.keys(memwait).sort());
@@ -135,7 +135,7 @@ test('index.d.ts has what there is', () => {
 	}
 });
 
-test('what is no shared Int32Array or BigInt64Array', () => {
+test('only a shared Int32Array or BigInt64Array is accepted', () => {
 	const others = [null, undefined, true, 0, '', Symbol(), {}, [], new DataView(shared), shared,
 			Object.create(Int32Array.prototype)];
 	for (const Type of [Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Uint32Array,
@@ -150,7 +150,7 @@ test('what is no shared Int32Array or BigInt64Array', () => {
 		for (const f of waits)
 			assert.throws(() => f(own, poison, poison, poison), TypeError);
 	}
-	// Nothing waits there, but what is passed counts.
+	// An array that is not shared has no waiters, but the arguments are checked.
 	const own = new Int32Array(4);
 	assert.strictEqual(notify(own, 0, 1), 0);
 	assert.strictEqual(notify(own), 0);
@@ -204,14 +204,14 @@ test('a value is an Int32 or a BigInt64', () => {
 	}
 });
 
-test('not equal, but for each of the 64 bits', () => {
+test('not equal, for each of the 64 bits', () => {
 	for (const view of views) {
 		for (let bit = 0; bit < view.BYTES_PER_ELEMENT * 8; bit++) {
 			const value = view instanceof BigInt64Array ? 1n << BigInt(bit) : 1 << bit;
 			assert.strictEqual(wait(view, 1, value, Infinity), 'not-equal');
 			assert.deepStrictEqual(waitAsync(view, 1, value), asyncOf('not-equal'));
 		}
-		// A timeout is read first.
+		// The timeout is converted before the value is compared.
 		for (const f of waits) {
 			const one = view instanceof BigInt64Array ? 1n : 1;
 			assert.throws(() => f(view, 1, one, poison), evaluated);
@@ -234,7 +234,7 @@ test('a timeout is a number', async () => {
 			assert.strictEqual(result.async, true);
 			assert.strictEqual(await result.value, 'timed-out');
 		}
-		// Without end: only a notify.
+		// Without a timeout, only a notify ends a wait.
 		const endless = [[], [undefined], [NaN], [Infinity], ['x'], [{}], [1e300]];
 		const results = endless.map((t) => waitAsync(view, 0, zero(view), ...t));
 		assert.strictEqual(memwait.waiters(view, 0), endless.length);
@@ -266,7 +266,7 @@ test('waitAsync: an ordinary object, and a promise', async () => {
 	assert.strictEqual(Object.getPrototypeOf(result), Object.prototype);
 	assert.ok(result.value instanceof Promise);
 	assert.strictEqual(notify(views[1], 0, 1), 1);
-	// It is settled by the event loop, never within the call.
+	// The event loop settles the promise, never the call of notify().
 	let settled = false;
 	result.value.then(() => settled = true);
 	await null;
@@ -274,7 +274,7 @@ test('waitAsync: an ordinary object, and a promise', async () => {
 	assert.strictEqual(await result.value, 'ok');
 });
 
-test('notify: how many, and in which order', async () => {
+test('notify: the count, and the order of waiters', async () => {
 	for (const view of views) {
 		const order = [];
 		const promises = [0, 1, 2, 3, 4, 5, 6].map((n) => {
@@ -314,11 +314,11 @@ test('a word is the same wherever it is mapped', async () => {
 	const { value } = waitAsync(views[0], 11, 0);
 	assert.strictEqual(notify(other, 11), 1);
 	assert.strictEqual(await value, 'ok');
-	// The lower half of a 64-bit word has its address.
+	// The lower half of a 64-bit word has the same address.
 	const half = waitAsync(new BigInt64Array(buffer), 4, 0n);
 	assert.strictEqual(notify(other, 8), 1);
 	assert.strictEqual(await half.value, 'ok');
-	// In a descriptor's memory, too.
+	// In the memory of a descriptor
 	const fd = memwait.memfd(4096);
 	const [a, b] = [0, 1].map(() => new Int32Array(memwait.map(fd, 4096)));
 	fs.closeSync(fd);
@@ -332,7 +332,7 @@ test('an array of another realm', async () => {
 	const { value } = waitAsync(view, 0, 0);
 	assert.strictEqual(notify(view, 0), 1);
 	assert.strictEqual(await value, 'ok');
-	// What a program overrides does not count.
+	// Properties that a program overrides have no effect.
 	const liar = new Int32Array(shared);
 	Object.defineProperty(liar, 'length', { value: 1e9 });
 	Object.defineProperty(liar, 'buffer', { value: buffer });
@@ -350,7 +350,7 @@ test('map: bad input', () => {
 	assert.throws(() => memwait.map({}, 1), TypeError);
 	assert.throws(() => memwait.map('/nowhere/at/all', 1), { code: 'ENOENT' });
 	assert.throws(() => memwait.memfd(-1), RangeError);
-	// What the system says of a file is not about the device.
+	// The message of a failed mmap(2) does not mention the device.
 	const fd = fs.openSync(file, 'r');
 	assert.throws(() => memwait.map(fd, 64), { code: 'EACCES', message: 'Permission denied' });
 	assert.throws(() => memwait.map('/dev/null', 64), { code: 'ENODEV', message: 'No such device' });
@@ -360,12 +360,12 @@ test('map: bad input', () => {
 	assert.strictEqual(fs.statSync(file).size, 65536);
 });
 
-test('map: a file system without room', () => {
+test('map: a full file system', () => {
 	const path = `${file}-full`, { blocks, bsize } = fs.statfsSync('/dev/shm');
 	try {
 		assert.throws(() => memwait.map(path, (blocks + 1) * bsize), { code: 'ENOSPC' });
 		assert.ok(!fs.existsSync(path));
-		// What was there stays.
+		// An existing file is not changed.
 		fs.writeFileSync(path, 'text');
 		assert.throws(() => memwait.map(path, (blocks + 1) * bsize), { code: 'ENOSPC' });
 		assert.strictEqual(fs.readFileSync(path, 'latin1'), 'text');
@@ -374,7 +374,7 @@ test('map: a file system without room', () => {
 	}
 });
 
-// With O_CREAT Linux refuses it, even to root.
+// Linux refuses to open this file with O_CREAT, even for root.
 test('map: a file of another user in a sticky directory', () => {
 	const setting = '/proc/sys/fs/protected_regular', was = fs.readFileSync(setting);
 	const directory = fs.mkdtempSync('/dev/shm/sticky-'), path = `${directory}/file`;
@@ -400,7 +400,7 @@ test('a detached buffer', async () => {
 	const mutex = memwait.Mutex.init(mapped, 64);
 	const pending = waitAsync(view, 0, 0);
 	eval('%ArrayBufferDetach(mapped)');
-	// Later Nodes do not let it be detached.
+	// Later versions of Node.js do not allow it to be detached.
 	if (view.length) {
 		notify(view, 0);
 		return;
@@ -409,7 +409,7 @@ test('a detached buffer', async () => {
 	assert.throws(() => waitAsync(view, poison, 0), TypeError);
 	assert.throws(() => notify(view, poison), TypeError);
 	assert.throws(() => new memwait.Mutex(mapped), TypeError);
-	// What was begun goes on, and so do objects: the memory is there.
+	// Pending waits and objects still work, because they hold the mapping.
 	global.gc();
 	await mutex.lock();
 	mutex.unlock();
@@ -418,7 +418,7 @@ test('a detached buffer', async () => {
 });
 
 test('a shrunk view', () => {
-	// While an argument is evaluated.
+	// The view is shrunk while an argument is converted.
 	const mapped = memwait.map(memwait.memfd(64), 64);
 	const view = new Int32Array(mapped);
 	const detach = { valueOf() { eval('%ArrayBufferDetach(mapped)'); return 0; } };

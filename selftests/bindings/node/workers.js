@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Threads: blocking waits, and their ends.
+// Blocking waits of threads, and how they end
 const { assert, buffer, file, limit, memwait, skip, sleepers, takesOne, test, until,
 	wants, worker } = require('./harness');
 const { Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event, Channel } = memwait;
@@ -11,7 +11,7 @@ const path = require('path');
 
 const view = new Int32Array(buffer);
 
-test('worker: blocks until it is notified, or until its time', async () => {
+test('worker: blocks until a notify or its timeout', async () => {
 	const thread = worker(() => {
 		send(memwait.wait(i32, 0, 0));
 		send(memwait.wait(i64, 1, 0n, 60000));
@@ -19,7 +19,7 @@ test('worker: blocks until it is notified, or until its time', async () => {
 		const mutex = new memwait.Mutex(buffer, 64);
 		mutex.lockSync();
 		mutex.unlock();
-		send('had it');
+		send('locked and unlocked');
 	});
 	const mutex = Mutex.init(buffer, 64);
 	mutex.lockSync();
@@ -32,11 +32,11 @@ test('worker: blocks until it is notified, or until its time', async () => {
 	assert.strictEqual(await thread.next(), 'timed-out');
 	await until(() => sleepers(64, Mutex.SIZE) > 0);
 	mutex.unlock();
-	assert.strictEqual(await thread.next(), 'had it');
+	assert.strictEqual(await thread.next(), 'locked and unlocked');
 	assert.strictEqual(await thread.ended, 0);
 });
 
-test('a condition that is asked again and again lets others have its mutex', async () => {
+test('a condition wait with timeout 0 lets others acquire the mutex', async () => {
 	const mutex = Mutex.init(buffer, 64), condition = Condition.init(buffer, 128);
 	const thread = worker(() => {
 		const mutex = new memwait.Mutex(buffer, 64), condition = new memwait.Condition(buffer, 128);
@@ -63,8 +63,8 @@ test('a condition that is asked again and again lets others have its mutex', asy
 	mutex.destroy();
 });
 
-test('worker: a slept thread stays in its place', async () => {
-	// Many slices, and messages to the worker, which wake its event loop.
+test('worker: a blocked thread retains its queue position', async () => {
+	// The wait is divided into slices, and messages to the worker wake its event loop.
 	const thread = worker(() => send(memwait.wait(i32, 0, 0)));
 	await until(() => memwait.waiters(view, 0) === 1);
 	const second = waitAsync(view, 0, 0);
@@ -80,7 +80,7 @@ test('worker: a slept thread stays in its place', async () => {
 	await thread.ended;
 });
 
-test('terminate: ends each blocking wait at once, and nothing is consumed', async () => {
+test('terminate: ends each blocking wait immediately, and nothing is consumed', async () => {
 	const mutex = Mutex.init(buffer, 64, { fair: true }), held = Mutex.init(buffer, 128);
 	const condition = Condition.init(buffer, 192), semaphore = Semaphore.init(buffer, 256);
 	const channel = Channel.init(buffer, 512, 4, 1), full = Channel.init(buffer, 1024, 4, 1);
@@ -107,7 +107,7 @@ test('terminate: ends each blocking wait at once, and nothing is consumed', asyn
 	];
 	let best = Infinity;
 	for (const [run, place, size] of blocked) {
-		const thread = worker(`() => { (${run})(); send('it went on'); }`);
+		const thread = worker(`() => { (${run})(); send('the wait returned'); }`);
 		await until(() => sleepers(place, size) > 0);
 		const start = process.hrtime.bigint();
 		assert.strictEqual(await thread.terminate(), 1);
@@ -126,14 +126,14 @@ test('terminate: ends each blocking wait at once, and nothing is consumed', asyn
 	condition.destroy();
 	rwlock.reader.unlock();
 	assert.strictEqual(rwlock.writer.tryLock(), true);
-	// Of the two that have come one has gone.
+	// The terminated thread no longer counts as an arrival.
 	await assert.rejects(barrier.wait({ timeout: 2 }), { code: 'ETIMEDOUT' });
 	group.done();
 	group.destroy();
 	event.destroy();
 });
 
-test('terminate: a wait that is woken then wakes the next', async () => {
+test('terminate: a wake-up goes to the next waiter', async () => {
 	const thread = worker(() => {
 		memwait.wait(i32, 0, 0);
 		for (;;)
@@ -147,13 +147,13 @@ test('terminate: a wait that is woken then wakes the next', async () => {
 	assert.strictEqual(await second.value, 'ok');
 });
 
-test('terminate: promises that are pending end without a word', async () => {
+test('terminate: pending promises end without a report', async () => {
 	const mutex = Mutex.init(buffer, 64, { fair: true });
 	const channel = Channel.init(buffer, 512, 4, 1);
 	await mutex.lock();
 	const thread = worker(() => {
 		for (let i = 0; i < 100; i++)
-			memwait.waitAsync(i32, 0, 0).value.then(() => send('it went on'));
+			memwait.waitAsync(i32, 0, 0).value.then(() => send('the wait returned'));
 		new memwait.Mutex(buffer, 64).lock();
 		new memwait.Channel(buffer, 512).recv();
 		send('begun');
@@ -171,7 +171,7 @@ test('terminate: promises that are pending end without a word', async () => {
 	assert.strictEqual(channel.length, 1);
 });
 
-test('terminate: what comes for a busy thread goes on', async () => {
+test('terminate: results for a busy thread are passed on', async () => {
 	const channel = Channel.init(buffer, 512, 4, 1);
 	const thread = worker(() => {
 		memwait.waitAsync(i32, 0, 0);
@@ -192,7 +192,7 @@ test('terminate: what comes for a busy thread goes on', async () => {
 	channel.destroy();
 });
 
-test('terminate: what came for others beside one that computes', () => {
+test('terminate: other results are passed on while a callback computes', () => {
 	const computes = `() => {
 		send('busy');
 		for (;;)
@@ -204,13 +204,13 @@ test('terminate: what came for others beside one that computes', () => {
 	});
 });
 
-test('process.exit() of a worker: what came for others', () => {
+test('process.exit() of a worker: other results are passed on', () => {
 	return takesOne(() => worker(`() => (${wants})(() => process.exit(7))`), async (thread) => {
 		assert.strictEqual(await thread.ended, 7);
 	});
 });
 
-function comesLate()
+function runLate()
 {
 	const late = `${file}-late`;
 	fs.writeFileSync(late, Buffer.alloc(4096));
@@ -223,12 +223,12 @@ function comesLate()
 	assert.strictEqual(status, 0);
 }
 
-const late = 'terminate: what comes in that moment is given back';
+const late = 'terminate: results that arrive at that moment are passed on';
 
 if (process.env.LD_PRELOAD)
 	skip(late, 'sanitizers are preloaded');
 else
-	test(late, comesLate);
+	test(late, runLate);
 
 test('process.exit() of a worker', async () => {
 	const thread = worker(() => {
@@ -242,7 +242,7 @@ test('process.exit() of a worker', async () => {
 	assert.strictEqual(memwait.waiters(view, 1), 0);
 });
 
-test('several workers and promises at one mutex and one channel', async () => {
+test('several workers and promises use one mutex and one channel', async () => {
 	const mutex = Mutex.init(buffer, 64);
 	const channel = Channel.init(buffer, 512, 4, 4);
 	const work = () => {
@@ -266,7 +266,7 @@ test('several workers and promises at one mutex and one channel', async () => {
 	assert.strictEqual(channel.length, 0);
 });
 
-test('robust: the end of a worker that has it', async () => {
+test('robust: a worker exits with the mutex locked', async () => {
 	const states = [];
 	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => states.push(view[0]) });
 	const thread = worker(() => {
@@ -284,7 +284,7 @@ test('robust: the end of a worker that has it', async () => {
 	await thread.ended;
 });
 
-test('robust: the end of a worker that has the writer', async () => {
+test('robust: a worker exits as the writer', async () => {
 	const repaired = [];
 	const rwlock = RWLock.init(buffer, 64, { robust: true, repair: (lock) => repaired.push(lock) });
 	const thread = worker(() => {
@@ -296,7 +296,7 @@ test('robust: the end of a worker that has the writer', async () => {
 	const readers = await Promise.all([reader.lock(), reader.lock({ timeout: limit(10000) })]);
 	await thread.ended;
 	for (const take of [() => reader.lockSync(), () => reader.tryLock(), () => reader.lock({ timeout: 0 })]) {
-		// Who repairs is a reader among others afterwards.
+		// The reader that repaired the lock now shares it with other readers.
 		assert.strictEqual(writer.tryLock(), false);
 		assert.strictEqual(reader.tryLock(), true);
 		reader.unlock();
@@ -310,7 +310,7 @@ test('robust: the end of a worker that has the writer', async () => {
 	assert.deepStrictEqual(repaired, [reader, reader, reader, reader]);
 	writer.lockSync().release();
 	rwlock.destroy();
-	// Without a repair function nobody has it any more.
+	// Without a repair function the lock becomes unusable.
 	const strict = RWLock.init(buffer, 64, { robust: true });
 	const another = worker(() => new memwait.RWLock(buffer, 64).writer.lockSync());
 	await another.ended;
