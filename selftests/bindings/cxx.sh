@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the tests of the C++ binding, each a program with a point for each of its tests, and its examples,
-# which say by their exit status whether they have found what they expect.
+# Runs the test programs of the C++ binding, with a point for each of their tests, and its examples, whose exit status
+# says whether they found what they expect.
 cd "$(dirname "$0")" || exit 1
 examples=${MEMWAIT_CXX_EXAMPLES:-userlib/cxx/examples}
 number=0
@@ -42,7 +42,7 @@ for program in "$examples"/*; do
 	status=$?
 	sed 's/^/# /' /tmp/cxx.out
 	if [ $status = 0 ] && [ -e "$program.txt" ] && ! cmp -s /tmp/cxx.out "$program.txt"; then
-		status="0, but the page says something else"
+		status="0, but its output differs from the documentation"
 	fi
 	point "$status" "example ${program##*/}"
 done

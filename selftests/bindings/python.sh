@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The Python binding: its tests, also without the device, and its examples, which check themselves.
+# Runs the tests of the Python binding, with and without the device, and its examples, which check themselves.
 cd "$(dirname "$0")/python" || exit 1
 examples=../userlib/python/examples
 [ -d "$examples" ] || examples=../../../userlib/bindings/python/examples
@@ -8,7 +8,7 @@ echo "TAP version 13"
 number=0
 bad=0
 
-# point TEXT COMMAND...: one test.
+# point TEXT COMMAND...: runs a test
 point()
 {
 	text=$1
@@ -25,8 +25,8 @@ point()
 
 point "the tests" python3 -B run.py
 point "the tests of tasks, with uvloop" python3 -B run.py uvloop
-point "an interpreter ends while its threads wait" python3 -B ends.py
-point "an interpreter ends while there are objects" python3 -B alive.py
+point "an interpreter exits while its threads wait" python3 -B ends.py
+point "an interpreter exits while objects exist" python3 -B alive.py
 for example in "$examples"/*.py; do
 	point "example ${example##*/}" python3 -B "$example"
 done

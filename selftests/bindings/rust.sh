@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the tests of the Rust binding, a program with a line for each of its tests, and its examples, which say
-# by their exit status whether they have found what they expect.
+# Runs the tests of the Rust binding, a program that prints a line for each of its tests, and its examples, whose exit
+# status says whether they found what they expect.
 cd "$(dirname "$0")" || exit 1
 number=0
 bad=0
@@ -27,19 +27,19 @@ while read -r line; do
 	esac
 done </tmp/rust.out
 [ $status = 0 ] || sed 's/^/# /' /tmp/rust.err
-point $status "all of it"
+point $status "the program"
 for program in rust/*.example; do
 	text=${program%.example}.txt
 	timeout -k 5 $((60 * ${MEMWAIT_SLOWNESS:-1})) "$program" >/tmp/rust.out 2>&1 </dev/null
 	status=$?
 	sed 's/^/# /' /tmp/rust.out
 	if [ $status = 0 ] && [ -e "$text" ] && ! cmp -s /tmp/rust.out "$text"; then
-		status="0, but the page says something else"
+		status="0, but its output differs from the documentation"
 	fi
 	program=${program#*/}
 	point "$status" "example ${program%.example}"
 done
-[ -e rust/tokio.example ] || point 0 "example tokio # SKIP no crate tokio where it would be built"
+[ -e rust/tokio.example ] || point 0 "example tokio # SKIP it was built without the crate tokio"
 rm -f /tmp/rust.out /tmp/rust.err
 echo "1..$number"
 exit $bad

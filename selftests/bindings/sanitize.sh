@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The tests of the extensions for Python and Node once more, with AddressSanitizer and UndefinedBehaviorSanitizer in
-# the extensions.
+# Runs the tests of the Python and Node.js bindings with extensions that are built with AddressSanitizer and
+# UndefinedBehaviorSanitizer.
 cd "$(dirname "$0")" || exit 1
 if [ ! -e sanitize/runtime ]; then
 	echo "1..0 # SKIP extensions with sanitizers were not built"
@@ -11,7 +11,7 @@ echo "TAP version 13"
 number=0
 bad=0
 
-# point TEXT COMMAND...: one test.
+# point TEXT COMMAND...: runs a test
 point()
 {
 	text=$1
@@ -28,9 +28,9 @@ point()
 	sed 's/^/# /' /tmp/sanitize.out
 }
 
-point "Python's tests" python3 -B python/run.py
-# Those of one process.
-point "Node's tests" node --allow-natives-syntax --expose-gc -e '
+point "the tests of Python" python3 -B python/run.py
+# Only the tests that need one process
+point "the tests of Node.js" node --allow-natives-syntax --expose-gc -e '
 	for (const part of ["words", "objects", "workers", "scripts"])
 		require("./node/" + part);
 	require("./node/harness").runTests();'

@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# CPython's tests of what memwait has objects like, with memwait's: of locks in threads, tasks and processes, of queues.
+# CPython's tests of locks (for threads, tasks and processes) and of queues, run with memwait's objects.
 cd "$(dirname "$0")/python" || exit 1
 exec python3 -B suites.py

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Five languages, in five processes, take turns at one mutex and send through one channel. If one cannot start, all end.
+# Processes in five languages take turns at a mutex and send through a channel. If one of them cannot start, all exit.
 together=${MEMWAIT_TOGETHER:-$(dirname "$0")/userlib/together/together.sh}
 echo "TAP version 13"
 echo "1..2"
@@ -17,17 +17,17 @@ else
 	echo "ok 1 $name"
 fi
 
-# A node that fails at once, as where it does not find its package.
+# A node that fails immediately, as if its package were missing
 elsewhere=$(mktemp -d)
 printf '#!/bin/sh\nexit 1\n' >"$elsewhere/node"
 chmod 755 "$elsewhere/node"
-name="without one of them the others end"
+name="if one process fails, the others exit"
 PATH=$elsewhere:$PATH timeout -k 5 $((200 * ${MEMWAIT_SLOWNESS:-1})) "$together" "$elsewhere/file" \
 	>/tmp/together.out 2>&1 </dev/null
 status=$?
 sed 's/^/# /' /tmp/together.out
 rm -f /tmp/together.out
-# What was ended may still be on its way.
+# Killed processes may not have exited yet.
 limit=$((600 * ${MEMWAIT_SLOWNESS:-1}))
 while grep -qsF "$elsewhere/file" /proc/[0-9]*/cmdline && [ $limit -gt 0 ]; do
 	sleep 0.1
