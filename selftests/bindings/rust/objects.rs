@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The crate memwait: threads, futures, processes; what is cancelled, dropped or killed; no device.
+//! The crate memwait: threads, futures, processes; cancelled, dropped and killed waits; no device.
 use memwait::word::{self, Outcome, Scope};
 use memwait::*;
 use std::future::Future;
@@ -44,7 +44,7 @@ struct EpollEvent {
     data: u64,
 }
 
-/// Constants of a type, true where it is Send: an inherent one goes before the trait's.
+/// `Is::<T>::SEND` says whether T is Send: an inherent constant precedes that of the trait.
 struct Is<T>(std::marker::PhantomData<T>);
 
 trait No {
@@ -55,12 +55,12 @@ trait No {
 
 impl<T> No for Is<T> {}
 
-/// Where it is Sync.
+/// `IsSync::<T>::SYNC` says whether T is Sync.
 struct IsSync<T>(std::marker::PhantomData<T>);
 
 impl<T> No for IsSync<T> {}
 
-/// Where it is Shareable.
+/// `IsShareable::<T>::SHAREABLE` says whether T is Shareable.
 struct IsShareable<T>(std::marker::PhantomData<T>);
 
 impl<T> No for IsShareable<T> {}
@@ -77,7 +77,7 @@ impl<T: Shareable> IsShareable<T> {
     const SHAREABLE: bool = true;
 }
 
-/// The same of a value, whose type has no name here: a method by value goes first.
+/// Says whether a value, whose type has no name here, is Send: a method by value is found first.
 struct Of<T>(T);
 
 trait NotSend {
@@ -108,14 +108,14 @@ type Pointer = *const u8;
 const TYPES: () = {
     assert!(!Is::<Loop>::SEND && !IsSync::<Loop>::SYNC);
     assert!(Is::<Handle>::SEND && IsSync::<Handle>::SYNC);
-    // What guards a value that one thread at a time may have, and one that no other may have.
+    // Locks of values that are Send but not Sync (Data), and of values that are neither (Pointer)
     assert!(Is::<Mutex<Data>>::SEND && IsSync::<Mutex<Data>>::SYNC);
     assert!(!Is::<Mutex<Pointer>>::SEND && !IsSync::<Mutex<Pointer>>::SYNC);
     assert!(IsSync::<RobustMutex<Data>>::SYNC && !IsSync::<RobustMutex<Pointer>>::SYNC);
     assert!(IsSync::<RwLock<u32>>::SYNC && !IsSync::<RwLock<Data>>::SYNC);
     assert!(Is::<Ref<Mutex<Data>>>::SEND && !Is::<Ref<Data>>::SEND && !Is::<Ref<Pointer>>::SEND);
     assert!(Is::<Channel<Data>>::SEND && !Is::<Channel<Pointer>>::SEND);
-    // Guards of what has an owner stay in their thread, and all show the value to others.
+    // A guard of a lock that records its owner must stay in its thread. All guards share the value.
     assert!(Is::<MutexGuard<Data, &Mutex<Data>>>::SEND);
     assert!(Is::<MutexGuard<u32, Ref<Mutex<u32>>>>::SEND);
     assert!(!Is::<MutexGuard<Pointer, &Mutex<Pointer>>>::SEND);
@@ -128,7 +128,7 @@ const TYPES: () = {
     assert!(!Is::<WriteGuard<Data, Ref<RwLock<Data>>>>::SEND);
     assert!(IsSync::<MutexGuard<u32, &Mutex<u32>>>::SYNC);
     assert!(!IsSync::<MutexGuard<Data, &Mutex<Data>>>::SYNC);
-    // Compilers differ in the alignment of 128 bits.
+    // Compilers differ in the alignment of 128-bit integers.
     assert!(IsShareable::<Mutex<[u64; 2]>>::SHAREABLE && IsShareable::<i64>::SHAREABLE);
     assert!(!IsShareable::<u128>::SHAREABLE && !IsShareable::<i128>::SHAREABLE);
 };
@@ -144,14 +144,15 @@ const ENOTRECOVERABLE: i32 = 131;
 const LONG: Duration = Duration::from_secs(100_000);
 const SHORT: Duration = Duration::from_millis(20);
 
-/// What ends a hang, in seconds of a quiet machine: see measure_slowness() in selftests/vm/init.
+/// The time limit that ends a hang: seconds on an idle machine, times the measured slowness (see
+/// measure_slowness() in selftests/vm/init)
 fn limit(seconds: c_uint) -> c_uint {
     let slowness = std::env::var("MEMWAIT_SLOWNESS");
 
     seconds * slowness.map_or(1, |times| times.parse().unwrap())
 }
 
-/// A child that runs `work` and exits with 0, or 1 after a panic.
+/// Forks a child that runs `work` and exits with 0, or with 1 after a panic.
 fn child(work: impl FnOnce()) -> c_int {
     let pid = unsafe { fork() };
 
@@ -175,7 +176,7 @@ fn kill_child(pid: c_int) {
     assert_eq!(status_of(pid), SIGKILL);
 }
 
-/// Until it is so, with no bound but the test's.
+/// Waits until the condition is true. Only the time limit of the test bounds the wait.
 fn until(condition: impl Fn() -> bool) {
     while !condition() {
         thread::yield_now();
@@ -215,7 +216,7 @@ fn no_waker() -> Waker {
     Arc::new(Flag(AtomicBool::new(false))).into()
 }
 
-/// Polls once, for a waker that does nothing.
+/// Polls once, with a waker that does nothing.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(&no_waker()))
 }
@@ -225,7 +226,7 @@ fn begin<F: Future + Unpin>(mut future: F) -> F {
     future
 }
 
-/// Dispatches until what has ended is called back.
+/// Dispatches until `count` callbacks have been called.
 fn dispatch(on: &Loop, count: usize) {
     let mut called = 0;
 
@@ -235,7 +236,7 @@ fn dispatch(on: &Loop, count: usize) {
     }
 }
 
-/// First, as the library opens the device once.
+/// Runs first, because the library opens the device only once.
 fn no_device() {
     let pid = child(|| {
         let (none, dev, tmpfs) = (b"none\0", b"/dev\0", b"tmpfs\0");
@@ -297,7 +298,7 @@ fn bad_input() {
         assert_eq!(errno(memory.attach::<Mutex<u64>>(usize::MAX - 7)), EINVAL);
         assert_eq!(errno(memory.attach::<Mutex<u64>>(4)), EINVAL);
         assert_eq!(errno(memory.construct(4090, Semaphore::new(1))), EINVAL);
-        // Zeroed memory is neither of these.
+        // Zeroed memory is not a barrier and not a channel.
         assert_eq!(errno(memory.attach::<Barrier>(0).unwrap().wait()), EINVAL);
         assert_eq!(errno(memory.attach_channel::<u32>(0)), EINVAL);
         assert_eq!(errno(memory.attach_channel::<u32>(4090)), EINVAL);
@@ -338,7 +339,7 @@ fn bad_input() {
     assert!(catch_unwind(AssertUnwindSafe(|| poll_once(&mut ready))).is_err());
 }
 
-/// Which types, and which futures, may leave their thread.
+/// Which types and futures can be moved to another thread.
 fn bound_to_threads() {
     let () = TYPES;
     let on = Loop::new().unwrap();
@@ -355,7 +356,7 @@ fn bound_to_threads() {
     assert!(is_send!(Ref::new(RwLock::new(0)).read_async(&on)));
     assert!(is_send!(Channel::<u8>::new(1).unwrap().recv_async(&on)));
 
-    // In another thread than it was locked in.
+    // Guards are dropped in another thread than the one that locked.
     let lock = Ref::new(RwLock::fair(0));
     let guards = (mutex.lock().unwrap(), lock.write().unwrap());
     thread::scope(|scope| {
@@ -367,7 +368,7 @@ fn bound_to_threads() {
     });
     assert_eq!(*mutex.try_lock().unwrap().unwrap(), 1);
     assert_eq!(*lock.try_read().unwrap().unwrap(), 2);
-    // A future that has a mutex and waits for a condition ends in another thread.
+    // A wait for a condition, which has the guard of the mutex, is dropped in another thread.
     let guard = on.block_on(mutex.lock_async(&on)).unwrap().unwrap();
     let wait = cond.wait_async(guard, &on);
     thread::spawn(move || drop(begin(wait))).join().unwrap();
@@ -395,7 +396,7 @@ fn events() {
             .unwrap()
     });
     until(|| waiters() == 2);
-    // A notify that is not of a set.
+    // A notify of the word does not end a wait, because the event was not set.
     let word = unsafe { memory.attach::<AtomicU32>(64).unwrap() };
     assert_eq!(word::notify(&*word, word::ALL, Scope::Shared), Ok(2));
     until(|| {
@@ -403,7 +404,7 @@ fn events() {
         waiters() == 2
     });
     assert!(poll_once(&mut waits).is_pending());
-    // It was set, and is not any more.
+    // Waits end even if the event is cleared immediately after it was set.
     event.set().unwrap();
     event.clear().unwrap();
     assert!(!event.is_set());
@@ -510,7 +511,7 @@ fn threads() {
         cond.notify_one().unwrap();
     });
 
-    // All at once.
+    // A mutex and a condition variable in one object
     #[derive(Default)]
     struct Page {
         mutex: Mutex<[u32; 2]>,
@@ -584,7 +585,7 @@ fn threads() {
     });
 }
 
-/// Each kind of future before it is polled, while it waits, when it has ended, and asked.
+/// Drops each kind of future before it is polled, while it waits, and after its operation ended.
 fn cancel() {
     let on = Loop::new().unwrap();
 
@@ -691,7 +692,7 @@ fn cancel() {
         Poll::Ready(Ok(Some(1)))
     );
     assert_eq!(channel.try_recv(), Ok(Some(2)));
-    // With another one that waits: that gets it.
+    // Another receiver waits, and gets the item.
     let ended = begin(channel.recv_async(&on));
     let mut waits = begin(channel.recv_async(&on));
     channel.send(3).unwrap();
@@ -713,7 +714,7 @@ fn cancel() {
     assert_eq!(on.pending(), 0);
 }
 
-/// Items that have come for futures that are dropped.
+/// Futures are dropped after they have received items.
 fn items_given_back() {
     let memory = Shared::anonymous(4096).unwrap();
     let on = Loop::new().unwrap();
@@ -738,7 +739,7 @@ fn items_given_back() {
     dispatch(&on, 1);
     assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(Some(1))));
 
-    // There is no room, and two wait.
+    // The channel is full, and two receivers wait.
     let future = ended();
     let mut waits = [begin(one.recv_async(&on)), begin(one.recv_async(&on))];
     one.send(2).unwrap();
@@ -751,7 +752,7 @@ fn items_given_back() {
     assert_eq!(poll_once(&mut waits[1]), Poll::Ready(Ok(Some(1))));
     drop(waits);
 
-    // There is no room, one waits, and another process is faster.
+    // The channel is full, a receiver waits, and another process receives earlier.
     let future = ended();
     let mut waits = begin(one.recv_async(&on));
     one.send(2).unwrap();
@@ -764,7 +765,7 @@ fn items_given_back() {
     drop(waits);
     assert!(one.is_empty());
 
-    // Likewise, but nobody waits, and the loop ends.
+    // The channel is full, no receiver waits, and the loop is dropped.
     let short = Loop::new().unwrap();
     let future = begin(one.recv_async(&short));
     one.send(1).unwrap();
@@ -777,13 +778,13 @@ fn items_given_back() {
     assert_eq!(one.try_recv(), Ok(Some(1)));
     assert_eq!(one.try_recv(), Ok(Some(2)));
 
-    // A thread that receives does not dispatch.
+    // A thread that receives gets the kept item without a dispatch.
     kept();
     assert_eq!(one.recv(), Ok(Some(1)));
     assert_eq!(one.recv(), Ok(Some(2)));
     assert_eq!(on.pending(), 0);
 
-    // What this process keeps, a child does not have.
+    // A child does not inherit a kept item.
     kept();
     assert_eq!(one.len(), 2);
     let pid = child(|| {
@@ -794,7 +795,7 @@ fn items_given_back() {
     assert_eq!(status_of(pid), 0);
     assert_eq!(one.try_recv(), Ok(Some(1)));
 
-    // It is closed, or the handle is dropped.
+    // The handle is dropped, or the channel is closed.
     kept();
     assert_eq!(other.recv(), Ok(Some(2)));
     drop(one);
@@ -808,7 +809,7 @@ fn items_given_back() {
     assert_eq!(other.recv(), Ok(None));
 }
 
-fn time_outs() {
+fn timeouts() {
     let on = Loop::new().unwrap();
     let sem = Ref::new(Semaphore::new(0));
     let before = Instant::now();
@@ -848,7 +849,8 @@ fn time_outs() {
     .unwrap();
 }
 
-/// The loop goes while futures wait: they end, and hold nothing. One that is leaked does no harm.
+/// The loop is dropped while futures wait: they fail with ECANCELED, and hold nothing. A leaked
+/// future does no harm.
 fn drop_pending() {
     let on = Loop::new().unwrap();
     let mutex = Ref::new(Mutex::fair(0));
@@ -881,7 +883,7 @@ fn drop_pending() {
     assert_eq!(channel.try_recv(), Ok(Some(1)));
 }
 
-/// A crowd ends behind one edge, and each edge has one dispatch, as tokio's AsyncFd is used.
+/// Many operations end at one edge, and each edge has one dispatch, as with tokio's AsyncFd.
 fn one_edge() {
     const CROWD: usize = 300;
     const EPOLLIN_EPOLLET: u32 = 0x8000_0001;
@@ -900,7 +902,7 @@ fn one_edge() {
     for _ in 0..CROWD {
         sem.post().unwrap();
     }
-    // What has no edge now has none any more.
+    // Without an edge now, there would never be another edge.
     while unsafe { epoll_wait(epoll, &mut event, 1, 0) } == 1 {
         on.dispatch().unwrap();
     }
@@ -910,7 +912,7 @@ fn one_edge() {
     unsafe { close(epoll) };
 }
 
-/// Two threads and a future, in the order in which they came.
+/// Two threads and a future acquire a fair mutex in FIFO order.
 fn fifo() {
     let on = Loop::new().unwrap();
     let mutex = Ref::new(Mutex::fair(Vec::new()));
@@ -918,7 +920,7 @@ fn fifo() {
     let queue = mutex.clone();
     let sleeper = |name, waiters| {
         let mutex = mutex.clone();
-        // SAFETY: the lock is its first word; those who wait sleep on its second byte.
+        // SAFETY: the first word of the mutex is its lock word; waiters sleep on its second byte.
         let word = unsafe { &*(&*queue as *const Mutex<_> as *const AtomicU8).add(1) };
         let thread = thread::spawn(move || mutex.lock().unwrap().push(name));
 
@@ -938,7 +940,7 @@ fn fifo() {
     assert_eq!(*mutex.lock().unwrap(), ["first", "second", "third"]);
 }
 
-/// One thread dispatches, others begin, drop and poll: no permit is lost, and none is made.
+/// One thread dispatches; others begin, poll and drop futures. No permit is lost or duplicated.
 fn other_threads() {
     let on = Loop::new().unwrap();
     let sem = Ref::new(Semaphore::new(0).private());
@@ -991,7 +993,7 @@ fn begin_or_end<F: Future + Unpin>(mut future: F) -> Option<F> {
 
 struct Panics;
 
-/// What it panics with, which panics when it is dropped.
+/// The payload of the panic, which panics itself when it is dropped.
 struct Payload;
 
 impl Wake for Panics {
@@ -1002,11 +1004,11 @@ impl Wake for Panics {
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        panic!("it is dropped");
+        panic!("the payload is dropped");
     }
 }
 
-/// Whether it panics.
+/// Returns whether `work` panics.
 fn panics(work: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(()) => false,
@@ -1033,7 +1035,7 @@ fn panicking_wakers() {
     let mut futures = [begin(&on), begin(&on)];
     post();
     post();
-    // A dispatch may call both.
+    // One dispatch may call both wakers.
     assert!(panics(|| dispatch(&on, 2)));
     while on.pending() > 0 {
         panics(|| assert!(on.dispatch().is_ok()));
@@ -1042,7 +1044,7 @@ fn panicking_wakers() {
         assert_eq!(poll_once(future), Poll::Ready(Ok(())));
     }
 
-    // A run ends, though something is pending, and the next one does not end for that.
+    // A panic ends run() although a future is pending, but does not end the next run().
     let mut futures = [begin(&on), begin(&on)];
     post();
     assert!(panics(|| on.run().unwrap()));
@@ -1071,7 +1073,7 @@ std::thread_local! {
     static DISPATCHED: std::cell::RefCell<Option<std::rc::Rc<Loop>>> = Default::default();
 }
 
-/// Dispatches when it is dropped, as an executor may that runs a task to its end there.
+/// A waker that dispatches when it is dropped, like that of an executor that then runs a task.
 struct Dispatches;
 
 impl Wake for Dispatches {
@@ -1097,7 +1099,7 @@ fn wakers() {
     DISPATCHED.with(|current| current.borrow_mut().take());
     assert_eq!(poll_once(&mut future), Poll::Ready(Ok(())));
 
-    // Woken by another thread, with nothing pending.
+    // block_on() is woken by another thread while no operation is pending.
     let shared = Arc::new((AtomicBool::new(false), std::sync::Mutex::new(None::<Waker>)));
     let other = shared.clone();
     let thread = thread::spawn(move || {
@@ -1116,7 +1118,7 @@ fn wakers() {
     thread.join().unwrap();
 }
 
-/// The child's copies are the parent's; it makes its own.
+/// The child cannot use copies of the parent's loop and futures, and makes its own.
 fn forks() {
     let memory = Shared::anonymous(4096).unwrap();
     let sem = unsafe { memory.construct(0, Semaphore::new(0)).unwrap() };
@@ -1126,7 +1128,7 @@ fn forks() {
     let mut parents = Some(Loop::new().unwrap());
     let mutexes = [64, 128].map(|at| unsafe { memory.construct(at, Mutex::new(0)).unwrap() });
     let cond = unsafe { memory.construct(192, Condvar::new()).unwrap() };
-    // What has ended, and what was not polled: each has a mutex.
+    // A future whose operation has ended, and one that was not polled; each holds a mutex.
     let guard = mutexes[0].lock().unwrap();
     let mut ended = Some(begin(mutexes[0].lock_async(&on)));
     drop(guard);
@@ -1188,10 +1190,10 @@ struct Objects {
     sem: Semaphore,
 }
 
-// SAFETY: objects that are, in C's layout.
+// SAFETY: all fields are Shareable, and the layout is that of C.
 unsafe impl Shareable for Objects {}
 
-/// A child that holds or waits, and is killed.
+/// Kills a child that has run `work`, which makes it hold a lock or wait.
 fn killed(objects: &Objects, work: impl FnOnce()) {
     let pid = child(|| {
         work();
@@ -1203,7 +1205,7 @@ fn killed(objects: &Objects, work: impl FnOnce()) {
 
 fn deaths() {
     let memory = Shared::map(&memfd(8192).unwrap(), 0, 8192).unwrap();
-    // All are valid as zeroes, but for the robust one.
+    // All these objects are valid as zeroes, except the robust mutex.
     let objects = unsafe { memory.attach::<Objects>(0).unwrap() };
     let robust = &objects.robust;
     let offset = robust as *const _ as usize - &*objects as *const _ as usize;
@@ -1218,7 +1220,7 @@ fn deaths() {
 
     killed(&objects, hold_robust);
     match robust.lock() {
-        // The owners are other processes.
+        // SAFETY: all other users of the data are processes that were killed.
         Err(LockError::OwnerDied(mut died)) => unsafe {
             assert_eq!(*died.get(), 2);
             *died.get_mut() = 3;
@@ -1228,7 +1230,7 @@ fn deaths() {
     }
     assert_eq!(*robust.lock().unwrap(), 3);
 
-    // A future is told as well, and so is the one behind an owner that died before it was polled.
+    // A future gets OwnerDied, whether the owner dies before or after it was polled.
     let on = Loop::new().unwrap();
     killed(&objects, hold_robust);
     let guard = on.block_on(robust.lock_async(&on)).unwrap();
@@ -1255,7 +1257,7 @@ fn deaths() {
     });
     assert_eq!(errno(objects.lock.read_until(SHORT)), ETIMEDOUT);
 
-    // What is killed while it waits takes nothing.
+    // A process that is killed while it waits takes nothing.
     let channel = unsafe { memory.channel::<u32>(4096, 2).unwrap() };
     killed(&objects, || {
         let on = Loop::new().unwrap();
@@ -1287,7 +1289,7 @@ fn deaths() {
         assert!(!objects.cond.wait_until(guard, LONG).unwrap().1);
     });
 
-    // It is dropped without a repair.
+    // The guard of the dead owner's mutex is dropped without a repair.
     killed(&objects, hold_robust);
     drop(robust.lock());
     assert_eq!(errno(robust.lock()), ENOTRECOVERABLE);
@@ -1309,21 +1311,21 @@ fn main() {
         ("events", events),
         ("wait groups", wait_groups),
         ("futures are cancelled at each point", cancel),
-        ("items are given back", items_given_back),
-        ("futures time out", time_outs),
+        ("items of dropped futures are returned", items_given_back),
+        ("futures time out", timeouts),
         ("a loop is dropped with futures pending", drop_pending),
-        ("a crowd at one edge", one_edge),
-        ("two threads and a future, first in, first out", fifo),
+        ("many operations end at one edge", one_edge),
+        ("two threads and a future in FIFO order", fifo),
         ("futures are dropped in other threads", other_threads),
         ("wakers that panic", panicking_wakers),
-        ("wakers that dispatch, and of other threads", wakers),
+        ("wakers that dispatch, and wakers in other threads", wakers),
         ("fork", forks),
         ("processes are killed", deaths),
     ];
     let mut status = 0;
 
     for (name, test) in tests {
-        // A hang ends all.
+        // A test that hangs ends the program.
         unsafe { alarm(limit(120)) };
         let failed = catch_unwind(test).is_err();
         println!("{}ok {}", if failed { "not " } else { "" }, name);
