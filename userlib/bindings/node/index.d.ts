@@ -26,7 +26,7 @@ export function map(target: string | Buffer | URL | number,
 /** Creates size bytes of memory without a name. Returns a descriptor, for map() or for children. */
 export function memfd(size: number): number;
 
-/** Whether /dev/memwait can be used. */
+/** Returns whether /dev/memwait can be used. */
 export function available(): boolean;
 
 /**
@@ -40,11 +40,11 @@ export type AsyncOutcome =
 	| { async: false; value: 'not-equal' | 'timed-out' }
 	| { async: true; value: Promise<'ok' | 'timed-out'> };
 
-/** Like Atomics.wait(), also in memory from map(): blocks the thread. timeout is in milliseconds. */
+/** Like Atomics.wait(), but also works in memory from map(). Blocks the thread. timeout is in milliseconds. */
 export function wait(typedArray: Int32Array, index: number, value: number, timeout?: number): Outcome;
 export function wait(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): Outcome;
 
-/** Like Atomics.waitAsync(), also in memory from map(). */
+/** Like Atomics.waitAsync(), but also works in memory from map(). */
 export function waitAsync(typedArray: Int32Array, index: number, value: number, timeout?: number): AsyncOutcome;
 export function waitAsync(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): AsyncOutcome;
 
@@ -61,7 +61,7 @@ type OwnAtomics = { wait: typeof wait; waitAsync: typeof waitAsync; notify: type
 export const Atomics: Omit<EngineAtomics, keyof OwnAtomics> & OwnAtomics;
 
 export interface BlockingOptions {
-	/** In milliseconds. A wait that times out fails with the code ETIMEDOUT, unless described otherwise. */
+	/** Milliseconds. A wait that times out fails with the code ETIMEDOUT, unless described otherwise. */
 	timeout?: number;
 }
 
@@ -113,11 +113,11 @@ export interface LockOptions<L> {
 export type MutexOptions = LockOptions<Mutex>;
 
 export interface MutexKind extends MutexOptions {
-	/** The mutex is handed over in the order of waiting. Not with robust. */
+	/** The mutex is handed over in the order of waiting. Cannot be combined with robust. */
 	fair?: boolean;
 	/** If the owner, a thread, dies, the next owner repairs the data. */
 	robust?: boolean;
-	/** Owners are checked: errors have the codes EDEADLK and EPERM. */
+	/** Owners are checked: a second lock fails with the code EDEADLK, an unlock by another thread with EPERM. */
 	errorcheck?: boolean;
 }
 
@@ -131,7 +131,7 @@ export class Mutex extends Lock {
 export type RWLockOptions = LockOptions<Side>;
 
 export interface RWLockKind extends RWLockOptions {
-	/** The order of waiting decides. Not with the other options. */
+	/** The lock is handed over in the order of waiting. Cannot be combined with the other options. */
 	fair?: boolean;
 	/**
 	 * If a writer, a thread, dies, the next owner repairs the data. If a reader dies, the lock

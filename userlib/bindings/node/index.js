@@ -11,7 +11,7 @@ const { performance } = require('perf_hooks');
 const { inspect } = require('util');
 const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').types;
 
-// Built by make beside this file, or by npm.
+// Built by make, next to this file, or by npm.
 const addon = fs.existsSync(path.join(__dirname, 'memwait.node'))
 	? path.join(__dirname, 'memwait.node') : path.join(__dirname, 'build/Release/memwait.node');
 
@@ -66,7 +66,7 @@ function checkInteger(value, name)
 		throw outOfRange(`${name} must be an integer >= 0`);
 }
 
-// An unsigned int of C.
+// Checks that a number fits an unsigned int of C.
 function checkCount(value, name, most = 0xffffffff)
 {
 	checkInteger(value, name);
@@ -92,7 +92,7 @@ const { keys } = TypedArray;
 // For each buffer of map(), the object that holds its mapping, even if the buffer is detached.
 const mappings = new WeakMap();
 
-// Undefined: the buffer is not in shared memory.
+// Returns undefined if the buffer is not in shared memory.
 function keeperOf(buffer)
 {
 	return mappings.get(buffer) ?? (isSharedArrayBuffer(buffer) ? buffer : undefined);
@@ -208,7 +208,7 @@ function doWait(typedArray, index, value, timeout, keeps)
 	return keeps && t > 0 && result === 'timed-out' ? Promise.resolve(result) : result;
 }
 
-// Methods, like those of the engine: they are not constructors.
+// Defined as methods, because the engine's functions are not constructors either.
 const { wait, waitAsync, notify } = {
 	wait(typedArray, index, value, timeout) {
 		return doWait(typedArray, index, value, timeout, false);
@@ -259,7 +259,7 @@ class SharedObject {
 	#keeper;
 	#byteOffset;
 
-	// memory: a buffer, or a view of one, which the object must lie in.
+	// memory: a buffer, or a view of a buffer; the object must lie within it.
 	constructor(kind, memory, byteOffset = 0) {
 		const isView = ArrayBuffer.isView(memory);
 		const buffer = isView ? memory.buffer : memory;
@@ -274,7 +274,7 @@ class SharedObject {
 							     memory.byteLength - byteOffset), kind);
 	}
 
-	// EBUSY: the object is in use.
+	// Throws EBUSY if the object is in use.
 	destroy() {
 		native.destroy(this.#native);
 	}
@@ -378,7 +378,8 @@ function readBlocking(options)
 	return timeout;
 }
 
-// @users: as above. Objects that are no arguments of the call might be collected while it blocks.
+// @users: as in begin(). Objects that are not arguments of the call could be collected while it
+// blocks.
 function block(call, object, timeout, extra, users = object)
 {
 	return native.waitObject(call, nativeOf(object), timeout, extra, undefined, false, users);
@@ -434,7 +435,8 @@ class Lock extends SharedObject {
 			throw wrongType('repair must be a function');
 	}
 
-	// False: a reader locked it for writing to repair it, and must now lock it for reading.
+	// Returns false if a reader got the lock for writing, to repair it, and must now lock it
+	// for reading.
 	#isLocked(died) {
 		acquired(this, died);
 		if (!died || this.#call !== READ)
@@ -499,8 +501,8 @@ class Lock extends SharedObject {
 	}
 
 	/*
-	 * The lock is held; @died: the last owner died while it held the lock. If it cannot be
-	 * repaired, it is unlocked, and every user gets ENOTRECOVERABLE.
+	 * Called with the lock held. @died: the last owner died while it held the lock. If the
+	 * repair fails, the lock is unlocked, and every later user gets ENOTRECOVERABLE.
 	 */
 	static #acquired(lock, died) {
 		if (!died)
@@ -640,7 +642,8 @@ class Condition extends SharedObject {
 		try {
 			died = block(WAIT, this, readBlocking(options), nativeOf(mutex),
 				     [this, mutex]);
-			// If the error is returned, not thrown, then the mutex is not locked.
+			// An error that is returned, not thrown, means that the mutex is not
+			// locked.
 			if (typeof died === 'object') {
 				drop(guard);
 				throw died;

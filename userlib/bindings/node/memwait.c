@@ -114,7 +114,10 @@ DEFINE_START(event, wait)
 	.start = start_##object##_##verb, .attempt = call_##object##_try##verb,	\
 	.undo = call_##object##_unlock, .mend = call_##object##_consistent
 
-/* For each call. NULL: no such function, one with more arguments, or nothing to undo. */
+/*
+ * The functions of each call. NULL: there is none, it has more arguments, or there is nothing to
+ * undo.
+ */
 static const struct verb {
 	enum kind kind;
 	int (*start)(void *memory, const struct timespec *timeout, memwait_op_t *op);
@@ -154,10 +157,10 @@ struct state {
 	napi_env env;
 	uv_loop_t *uv;
 	memwait_loop_t *loop;
-	memwait_loop_t *dispatched;	/* in dispatch now, and cannot be closed */
+	memwait_loop_t *dispatched;	/* being dispatched; cannot be closed now */
 	uv_poll_t *poll;		/* of @loop */
 	unsigned int polls;		/* number of uv_poll_t not yet closed */
-	bool ends;			/* free this with the last of @polls */
+	bool ends;			/* free this struct when @polls is 0 */
 	struct wait *pending;
 	memwait_loop_t *blocking;
 	int epoll;			/* polls @blocking and @uv; or -1 */
@@ -185,7 +188,7 @@ struct wait {
 	int result;
 };
 
-/* Each environment of a thread has one. */
+/* The states of this thread, one for each environment */
 static _Thread_local struct state *states;
 
 static napi_value undefined(napi_env env)
@@ -220,7 +223,7 @@ static napi_value string(napi_env env, const char *text)
 	return value;
 }
 
-/* Throws an error like Node's own, with a code and a negative errno. @err: positive or negative. */
+/* Makes an error like those of Node.js, with a code and a negative errno. @err has either sign. */
 static napi_value error_with(napi_env env, int err, const char *text)
 {
 	napi_value error = NULL;
@@ -341,8 +344,8 @@ static napi_status create_buffer(napi_env env, struct mapping *mapping, napi_val
 }
 
 /*
- * Extends a file that is shorter; a file never shrinks, because others may map it. The new part is
- * allocated: otherwise access would raise SIGBUS if the file system is full.
+ * Extends a file that is too short; a longer file is not cut, because others may map it. The new
+ * part is allocated: otherwise an access would raise SIGBUS if the file system is full.
  */
 static int grow(int fd, size_t size)
 {
@@ -396,7 +399,7 @@ static napi_value map(napi_env env, napi_callback_info info)
 	}
 	napi_create_array_with_length(env, 2, &pair);
 	napi_set_element(env, pair, 0, value);
-	/* relaxed: the release of the last share is ordered after all others */
+	/* relaxed: mapping_put() orders the last release after all others */
 	atomic_fetch_add_explicit(&mapping->users, 1, memory_order_relaxed);
 	if (napi_create_external(env, mapping, mapping_external_ends, NULL, &value) != napi_ok) {
 		mapping_put(mapping);
@@ -485,7 +488,7 @@ static const char *outcome(int result)
 	}
 }
 
-/* The result of any call of the library: 0 or an error. */
+/* Records the result of a call of the library or of its operation. */
 static void end_with(struct wait *wait, int result)
 {
 	wait->is_serial = wait->call == CALL_MEET && result == MEMWAIT_BARRIER_SERIAL_THREAD;
@@ -522,8 +525,8 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 }
 
 /*
- * Whether the environment, and therefore the thread, is ending. Calls that need JavaScript are then
- * refused: this is such a call, but runs no JavaScript.
+ * Whether the environment, and therefore the thread, is ending. Node.js then refuses calls that
+ * need JavaScript. napi_strict_equals() is such a call, but runs no JavaScript.
  */
 static bool is_ending(const struct state *state)
 {
@@ -590,7 +593,7 @@ static void settle(struct wait *wait)
 	wait_put(wait);
 }
 
-/* The callbacks of a promise run at the end of the scope. */
+/* Opens a scope. The callbacks of promises that are settled in it run at its end. */
 static bool open_scope(struct state *state, napi_callback_scope *scope)
 {
 	napi_value resource;
@@ -599,7 +602,7 @@ static bool open_scope(struct state *state, napi_callback_scope *scope)
 	       napi_open_callback_scope(state->env, resource, state->context, scope) == napi_ok;
 }
 
-/* Their results go to other waiters. */
+/* Cancels all pending waits, so that their results go to other waiters. */
 static void cancel_all(struct state *state)
 {
 	struct wait *wait;
@@ -609,8 +612,8 @@ static void cancel_all(struct state *state)
 }
 
 /*
- * The callbacks of the promise run before the next operation takes anything: a callback may end the
- * thread or the process, and the result of that operation would be lost.
+ * Settles a promise, and runs its callbacks before the next operation takes anything: a callback
+ * may end the thread or the process, and the result of the next operation would then be lost.
  */
 static void settle_alone(struct wait *wait)
 {
@@ -721,7 +724,10 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	(void)events;
 	if (napi_open_handle_scope(state->env, &handles) != napi_ok)
 		return;
-	/* If the thread is ending, results go to other waiters: the close passes them on. */
+	/*
+	 * If the thread is ending, do not dispatch: memwait_loop_close() passes results to other
+	 * waiters.
+	 */
 	if (ret >= 0 && !is_stopped(state)) {
 		state->dispatched = loop;
 		ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
@@ -763,12 +769,12 @@ static int need_loop(struct state *state)
 	return uv_poll_start(poll, UV_READABLE, on_readable);
 }
 
-/* The waits of that loop have ended. */
+/* Closes the loop for blocking waits, which have all ended. */
 static void drop_blocking(struct state *state)
 {
 	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
 
-	/* The program may have closed it, and may have reused the number. */
+	/* The program may have closed the descriptor, and may have reused its number. */
 	if (state->epoll >= 0 &&
 	    !epoll_ctl(state->epoll, EPOLL_CTL_MOD, uv_backend_fd(state->uv), &events))
 		close(state->epoll);
@@ -781,7 +787,7 @@ static int need_blocking(struct state *state)
 {
 	/*
 	 * worker.terminate() wakes the event loop: its descriptor becomes readable. A message to
-	 * the worker may have made it readable before: only a change counts.
+	 * the worker may have made it readable before, so poll for an edge.
 	 */
 	struct epoll_event ours = { .events = EPOLLIN, .data.u32 = 1 };
 	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
@@ -862,7 +868,7 @@ static void start(struct wait *wait, double ms)
 	end_with(wait, ret);
 }
 
-/* The operation ended immediately, or failed. */
+/* Converts the result of an operation that has ended, or throws its error. */
 static napi_value finish(napi_env env, struct wait *wait)
 {
 	bool failed;
@@ -870,14 +876,14 @@ static napi_value finish(napi_env env, struct wait *wait)
 
 	if (failed)
 		napi_throw(env, value);
-	/* The thread is ending: JavaScript gets no item. */
+	/* The thread is ending, so JavaScript cannot receive an item. */
 	if (!value)
 		give_back(wait);
 	wait_put(wait);
 	return failed ? NULL : value;
 }
 
-/* Returns the promise, or with a handle [promise, handle]. */
+/* Returns the promise, or [promise, handle] if @with_handle. */
 static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, bool with_handle)
 {
 	napi_value promise, pair, handle;
@@ -1175,7 +1181,7 @@ static const struct {
 	[KIND_EVENT] = { KIND(event) },
 };
 
-/* (view of the memory from the object on, kind, or more for init): an object */
+/* (view of the memory that begins at the object, kind): an object */
 static napi_value object(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS], value;
@@ -1215,7 +1221,7 @@ static napi_value object(napi_env env, napi_callback_info info)
 	return value;
 }
 
-/* (object, flags, count; or of a channel: item size, capacity) */
+/* (object, flags, count), or for a channel (object, item size, capacity) */
 static napi_value init(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1263,7 +1269,7 @@ static napi_value init(napi_env env, napi_callback_info info)
 	return err ? throw(env, err) : undefined(env);
 }
 
-/* (object): the size of an item of a channel, all of which is within the buffer */
+/* (channel): its item size; fails unless the whole channel is within the buffer */
 static napi_value item_size(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1307,7 +1313,9 @@ static bool has_item(enum call call)
 	return call == CALL_SEND || call == CALL_RECV;
 }
 
-/* False with an exception: no longer a channel of this size, ENOMEM, or the view has shrunk. */
+/*
+ * Fails, with an exception, if the item size has changed, with ENOMEM, or if the view has shrunk.
+ */
 static bool take_item(napi_env env, struct wait *wait, const struct object *object,
 		      napi_value view)
 {
@@ -1339,9 +1347,9 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 }
 
 /*
- * (call, object, ms, mutex or item, keeper, with handle): undefined, true for EOWNERDEAD, an item,
- * or, with a keeper of the memory, a promise. Without a keeper it blocks, and a further argument
- * keeps the objects alive.
+ * (call, object, ms, mutex or item, keeper, with handle): undefined, true for EOWNERDEAD, or an
+ * item; with a keeper of the memory, a promise of these. Without a keeper the call blocks, and a
+ * further argument keeps the objects alive.
  */
 static napi_value wait_object(napi_env env, napi_callback_info info)
 {
@@ -1460,7 +1468,7 @@ static napi_value undo(napi_env env, napi_callback_info info)
 	return act(env, info, false);
 }
 
-/* (call, object): the data that the dead owner left is consistent again */
+/* (call, object): marks the data of a dead owner as consistent */
 static napi_value mend(napi_env env, napi_callback_info info)
 {
 	return act(env, info, true);
@@ -1491,7 +1499,7 @@ static napi_value add(napi_env env, napi_callback_info info)
 	return result_of(env, memwait_waitgroup_add(object->memory, delta));
 }
 
-/* (object, which of two functions) */
+/* (object, true: @action; false: @other) */
 static napi_value choose(napi_env env, napi_callback_info info, enum kind kind,
 			 int (*action)(void *memory), int (*other)(void *memory))
 {
@@ -1535,7 +1543,7 @@ static napi_value event_is_set(napi_env env, napi_callback_info info)
 	return ret < 0 ? throw(env, ret) : boolean(env, ret);
 }
 
-/* (object): its flags, at the position of the initialisers in memwait.h */
+/* (object): its flags, which are at the same position as in the initialisers of memwait.h */
 static napi_value flags_of(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
