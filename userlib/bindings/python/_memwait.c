@@ -54,12 +54,12 @@ struct object {
 	struct state *state;
 	enum kind kind;
 	PyObject *source;		/* the argument: the buffer, or an object that has one */
-	bool source_is_kept;		/* until the object is freed: its end closes the buffer */
+	bool source_is_kept;		/* until this is freed: its end closes the buffer */
 	Py_buffer view;
 	void *address;			/* NULL: closed */
 	Py_ssize_t offset;
 	unsigned int users;		/* operations in progress */
-	unsigned int users_forks;	/* of @users: in a child of fork() there are none */
+	unsigned int users_forks;	/* of @users, which are 0 in a child of fork() */
 	unsigned int flags;		/* MEMWAIT_PRIVATE or 0 */
 	PyObject *repair;		/* or NULL */
 	struct object *lock;		/* of a condition */
@@ -89,7 +89,7 @@ struct loop {
 	memwait_loop_t *loop;		/* NULL: closed */
 	struct operation *pending;
 	unsigned int dispatching;
-	bool closed;			/* within dispatch: freed when that ends */
+	bool closed;			/* closed within dispatch, which frees it at its end */
 	PyObject *type, *value, *traceback;	/* raised by a callback, or NULL */
 };
 
@@ -464,13 +464,13 @@ static void set_up(void)
 		abort();
 }
 
-/* Returns that of the calling thread, or NULL with an exception set. */
+/* Returns the struct of the calling thread, or NULL with an exception set. */
 static struct thread *this_thread(void)
 {
 	struct thread *thread = pthread_getspecific(thread_key);
 
 	if (thread && thread->forks != forks) {
-		/* If a signal handler forked during a wait, that wait returns the loop itself. */
+		/* A signal handler forked during a wait: that wait will release its loop. */
 		if (thread->busy)
 			thread->loop = NULL;
 		pthread_setspecific(thread_key, NULL);
@@ -530,7 +530,7 @@ static int lose(struct object *lock)
 	return 0;
 }
 
-/* Returns whether this thread had lost the lock, and forgets that. */
+/* Returns whether this thread had lost the lock, and clears that record. */
 static bool find(struct object *lock)
 {
 	struct thread *thread = lock->lost ? pthread_getspecific(thread_key) : NULL;
@@ -579,7 +579,7 @@ static void wait_done(memwait_op_t *op, int result, void *data)
 	wait->result = result;
 }
 
-/* The interpreter has ended, and ends this thread, which waits for the GIL. */
+/* Called when the interpreter has ended and therefore ends this thread, which waits for the GIL. */
 static void abandon(void *argument)
 {
 	struct wait *wait = argument;
@@ -595,13 +595,16 @@ static void abandon(void *argument)
  * ppoll() unblocks them. While they are blocked, only ^C is checked and no handler runs, because a
  * child that a handler starts would inherit the blocked signals. The kernel may deliver the signal
  * to another thread, which does not wake this one: the thread that runs the handlers checks every
- * half second. Meanwhile, its operation retains its queue position.
+ * half second. The operation retains its queue position.
  */
 static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 {
 	static const struct timespec half_a_second = { .tv_nsec = 500000000 };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
-	/* Python's main thread, which may not be the process's if embedded; or a child's thread. */
+	/*
+	 * The main thread of Python or of the process: a program may embed Python in another
+	 * thread.
+	 */
 	bool handles = PyThread_get_thread_ident() == state->main_thread || gettid() == getpid();
 	sigset_t all, before;
 
@@ -774,7 +777,7 @@ static bool may_release(const struct object *self, Py_ssize_t n)
 	return true;
 }
 
-/* True: acquired. */
+/* Returns True if the lock or permit was acquired. */
 static PyObject *acquired(struct object *self, int result)
 {
 	switch (result) {
@@ -860,7 +863,7 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	case WORD:
 		return result < 0 ? fail(result) : PyLong_FromLong(result);
 	case RWLOCK:
-		/* A wait returns this if there are too many readers. */
+		/* A wait returns EAGAIN if there are too many readers. */
 		if (result == EAGAIN)
 			break;
 		if (result == EOWNERDEAD && verb == READ)
@@ -900,7 +903,7 @@ static PyObject *perform_once(struct object *self, enum verb verb, struct reques
 			return NULL;
 		return outcome(self, verb, result, request->item);
 	}
-	/* There are too many readers: a try does not wait for that. */
+	/* If there are too many readers, a try returns False, as if a writer held the lock. */
 	if (self->kind == RWLOCK && result == EAGAIN)
 		result = EBUSY;
 	return outcome(self, verb, result, request->item);
@@ -946,7 +949,7 @@ static int object_traverse(PyObject *object, visitproc visit, void *arg)
 	return 0;
 }
 
-/* Keeps the buffer and the lock: a finalizer of the same garbage may use the object. */
+/* Does not release the buffer and the lock: a finalizer of the same garbage may use the object. */
 static int object_clear(PyObject *object)
 {
 	struct object *self = (struct object *)object;
@@ -2228,7 +2231,7 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 		return NULL;
 	Py_DECREF(counted);
 	ret = channel_transfer(self, SEND, args[1], &request, only_try);
-	/* In a child that a signal handler forked, the put is the parent's. */
+	/* In a child that a signal handler forked, the put belongs to the parent. */
 	if (ret || !group->address || forks_before != forks)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);
@@ -2968,11 +2971,11 @@ static void undo(struct operation *self)
 	struct object *object = self->object;
 	int ret = 0;
 
-	/* In a child of fork() the parent holds it. */
+	/* In a child of fork() the parent holds the result. */
 	if (self->link || self->forks != forks || !object->address)
 		return;
 	if (object->kind == COND && !self->result) {
-		/* A waiter of a condition leaves with the lock, as it came. */
+		/* A task leaves a condition wait with the lock held: pass on only the notify. */
 		memwait_cond_signal(object->address);
 	} else if (!self->result || self->result == EOWNERDEAD) {
 		if (object->lock)
@@ -2980,7 +2983,7 @@ static void undo(struct operation *self)
 		self->result = ECANCELED;
 		ret = memwait_op_undo(&self->op);
 	}
-	/* An error: no waiter could be woken. */
+	/* An error means that a waiter could not be woken. */
 	(void)ret;
 }
 
@@ -3041,7 +3044,7 @@ static PyObject *operation_callback(PyObject *self, void *closure)
 static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 {
 	struct operation *self = (struct operation *)object;
-	/* In a child of fork() they are the parent's. */
+	/* In a child of fork() the notifies belong to the parent. */
 	PyObject *count = PyLong_FromUnsignedLong(self->forks == forks ? self->count : 0);
 
 	(void)unused;

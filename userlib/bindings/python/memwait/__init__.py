@@ -183,7 +183,8 @@ class _Object(_Base):
         return ""
 
     def _waiters(self) -> str:
-        """The number of waiters for any byte of it, of all processes; empty if there are none."""
+        """Return a text with the number of waiters of all processes; it is empty if there are none.
+        """
         count = 0
         try:
             # Waiters of a queue wait for words of its head, not of its items.
@@ -228,7 +229,7 @@ class _Lock(_Acquired, _Object):
     __slots__ = ()
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
-        """acquire() for tasks. False: timed out."""
+        """acquire() for tasks. Return False if it timed out."""
         taken: bool = await _wait(self, _memwait.LOCK, timeout)
         return taken
 
@@ -392,7 +393,7 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
     SIZE = _memwait.SEMAPHORE_SIZE
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
-        """acquire() for tasks. False: timed out."""
+        """acquire() for tasks. Return False if it timed out."""
         taken: bool = await _wait(self, _memwait.WAIT, timeout)
         return taken
 
@@ -439,7 +440,7 @@ class _Side(_Acquired, _memwait.Side):
         return self
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
-        """acquire() for tasks. False: timed out."""
+        """acquire() for tasks. Return False if it timed out."""
         begun = time.monotonic()
         taken: bool | None = await _wait(self._rwlock, self._verb, timeout)
         while taken is None:
@@ -529,7 +530,7 @@ class Barrier(_Object, _memwait.Barrier):
     def wait(self, timeout: float | None = None) -> int:
         """Wait until all participants have arrived. Return 0 to one of them, and 1 to the others.
 
-        BrokenBarrierError: the barrier was aborted or reset, or a participant timed out.
+        Raise BrokenBarrierError if the barrier was aborted or reset, or a participant timed out.
         """
         timeout = self._timeout if timeout is None else timeout
         if self._action is None:
@@ -568,7 +569,7 @@ class Barrier(_Object, _memwait.Barrier):
 
     @contextlib.contextmanager
     def _breaking(self, *harmless: type[Exception]) -> Iterator[None]:
-        """With an action all meet twice: a participant that leaves must break the barrier."""
+        """With an action all participants meet twice, so one that leaves must break the barrier."""
         process = os.getpid()
         try:
             yield
@@ -603,7 +604,7 @@ class WaitGroup(_Object, _memwait.WaitGroup):
     SIZE = _memwait.WAITGROUP_SIZE
 
     async def wait_async(self, timeout: float | None = None) -> bool:
-        """wait() for tasks. False: timed out."""
+        """wait() for tasks. Return False if it timed out."""
         done: bool = await _wait(self, _memwait.WAIT, timeout)
         return done
 
@@ -660,7 +661,7 @@ class Queue(_Object, _memwait.Queue):
         return _memwait.queue_size(item_size, maxsize)
 
     def get(self, block: bool = True, timeout: float | None = None) -> bytes:
-        """Receive an item. queue.Empty: there was none. ShutDown: shut down and empty."""
+        """Receive an item. If there is none, raise ShutDown (after shutdown()) or Empty."""
         item = self._get_kept() if self._kept else None
         if item is None:
             try:
@@ -851,7 +852,7 @@ class JoinableQueue(Queue):
         return data.ljust(self.item_size, b"\0")
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Send an object. queue.Full: there was no room. ShutDown: the queue is shut down."""
+        """Send an object. Raise queue.Full if there is no room, and ShutDown after shutdown()."""
         self._put_counted(self._unfinished, self._pickled(item), block, timeout)
 
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
@@ -874,7 +875,7 @@ class JoinableQueue(Queue):
         super()._give_back(operation)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Receive an object. queue.Empty: there was none. ShutDown: shut down and empty."""
+        """Receive an object. If there is none, raise ShutDown (after shutdown()) or Empty."""
         return pickle.loads(super().get(block, timeout))
 
     async def get_async(self, timeout: float | None = None) -> Any:
@@ -882,7 +883,7 @@ class JoinableQueue(Queue):
         return pickle.loads(await super().get_async(timeout))
 
     def task_done(self) -> None:
-        """Report that the work on one received item is done. ValueError: too many calls."""
+        """Report that the work on one received item is done. Raise ValueError for excess calls."""
         self._unfinished.done()
 
     def _dropped(self) -> None:
@@ -899,7 +900,8 @@ class JoinableQueue(Queue):
         await self._unfinished.wait_async()
 
     def close(self) -> None:
-        """Release the buffer, like a Queue. BufferError also if a thread or task is in join()."""
+        """Release the buffer, like a Queue. Raise BufferError while a thread or task is in join().
+        """
         self._unfinished.close()
         try:
             super().close()

@@ -26,7 +26,7 @@ def _path(name: str) -> str:
 
 
 def _lock(file: int, command: int, kind: int) -> None:
-    """Lock the first byte of the file, until no process has this open file any more."""
+    """Lock the first byte of the file until all processes have closed this open file."""
     fcntl.fcntl(file, command, struct.pack("hhqqiq", kind, os.SEEK_SET, 0, 1, 0, 0))
 
 
@@ -186,7 +186,9 @@ class Segment:
         return made
 
     def get(self, kind: type[_Kind], name: str, **options: Any) -> _Kind:
-        """Return the object of that name. TypeError: it has another kind. MemoryError: no room."""
+        """Return the object of that name. Raise TypeError if it has another kind, and MemoryError
+        if there is no room for a new one.
+        """
         def needed() -> int:
             if kind is memwait.Word:
                 return int(options.get("size", 4))
@@ -215,7 +217,7 @@ class Segment:
         return cast(memoryview, self._add("bytes", name, lambda: size, make))
 
     def close(self) -> None:
-        """Close all objects from get(), and the memory. BufferError: an object has waiters."""
+        """Close all objects from get(), and the memory. Raise BufferError if one has waiters."""
         while self._given:
             key = next(reversed(self._given))
             _end(self._given[key])
