@@ -87,7 +87,7 @@ inline const std::error_category &error_category() noexcept
 
 namespace detail {
 
-/* @err: a positive error number. */
+/* Throws if @err, a positive error number, is not 0. */
 inline void check(int err, const char *what)
 {
 	if (err)
@@ -101,7 +101,7 @@ inline int check_result(int result, const char *what)
 	return result;
 }
 
-/* For functions that only try: @no means that it was not possible, and is not an error. */
+/* For functions that only try. Returns false for the error @no: it was not possible now. */
 inline bool check_try(int err, int no, const char *what)
 {
 	if (err != no)
@@ -262,7 +262,7 @@ constexpr void check_object()
 
 } /* namespace detail */
 
-/* The object in memory that was initialised by its constructor, in C, or with zeroes. */
+/* Returns the object in memory that was initialised by its constructor, in C, or with zeroes. */
 template <class T>
 T &attach(void *memory)
 {
@@ -405,7 +405,7 @@ protected:
 
 	void cancel() noexcept;
 
-	/* Dispatches the loop until this operation has ended. EPERM in a child of fork(). */
+	/* Dispatches the loop until this operation has ended. Throws EPERM in a child of fork(). */
 	void await_end()
 	{
 		while (is_waiting()) {
@@ -632,8 +632,8 @@ inline void operation::cancel() noexcept
 		return;
 	}
 	/*
-	 * close() has already ended it, and the loop is gone. Otherwise cancel it: memory that it
-	 * uses would be freed while a callback runs.
+	 * If the loop is closed, close() has ended the operation. Otherwise cancel it: a callback
+	 * that runs later would use memory that is being freed.
 	 */
 	if (loop_.native_handle() && memwait_op_cancel(&op_) == -EINPROGRESS) {
 		if (!goes_on_)
@@ -1235,7 +1235,7 @@ public:
 	{
 		std::cv_status status = wait_by(lock, detail::at_or_near(time));
 
-		/* By another clock it may be early: treat that as a spurious wake-up. */
+		/* A timeout may be early by another clock: treat that as a spurious wake-up. */
 		if (!detail::is_kernels<Clock> && Clock::now() < time)
 			status = std::cv_status::no_timeout;
 		return status;
@@ -1273,7 +1273,9 @@ public:
 	}
 
 #ifdef __cpp_lib_jthread
-	/* Like those of std::condition_variable_any: until the predicate holds, or a stop. */
+	/*
+	 * Waits until the predicate holds or a stop is requested, like std::condition_variable_any.
+	 */
 	template <class Mutex, class Predicate>
 	bool wait(std::unique_lock<Mutex> &lock, std::stop_token token, Predicate predicate)
 	{
@@ -1355,7 +1357,7 @@ private:
 			      "memwait::condition_variable: the mutex is not locked");
 	}
 
-	/* After an error that reports a death, settle() knows whether the mutex is locked. */
+	/* After an error that reports a death, settle() of the mutex knows whether it is locked. */
 	template <class Mutex>
 	static std::cv_status settle(std::unique_lock<Mutex> &lock, int err)
 	{
@@ -1379,7 +1381,7 @@ private:
 							   then.clock, &then.time));
 	}
 
-	/* Like a callback: with other errors, the mutex is not locked. */
+	/* For the result of a callback: after all other errors, the mutex is not locked. */
 	template <class Mutex>
 	static std::cv_status settle_callback(std::unique_lock<Mutex> &lock, int err)
 	{
@@ -1392,8 +1394,9 @@ private:
 
 #ifdef __cpp_lib_jthread
 	/*
-	 * A stop wakes all waiters. It must not be lost between the check of the token and the
-	 * wait: the loop remembers it, and the operation waits by then.
+	 * A stop request stops the loop, and this thread then wakes all waiters. A request between
+	 * the check of the token and the wait is not lost, because the loop remembers the stop, and
+	 * the operation already waits.
 	 */
 	template <class Mutex>
 	std::cv_status wait_for_stop(std::unique_lock<Mutex> &lock, const std::stop_token &token,
@@ -1414,7 +1417,10 @@ private:
 			     memwait_cond_wait_async(&cond_, native, &op);
 		if (err != EINPROGRESS)
 			return settle(lock, err);
-		/* If the thread were cancelled, the operation would stay on its stack. */
+		/*
+		 * If the thread were cancelled here, the pending operation would be left on its
+		 * stack.
+		 */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		while ((err = -memwait_op_wait(&op, &result)) == EINTR) {
 			if (token.stop_requested())
@@ -2215,7 +2221,10 @@ class channel {
 public:
 	using native_handle_type = memwait_channel_t *;
 
-	/* The size of the memory, which must be aligned to 8, better to 64. 0: too large. */
+	/*
+	 * Returns the size of the memory, or 0 if it is too large. Align it to 8 bytes, better to
+	 * 64.
+	 */
 	static std::size_t size(std::size_t capacity) noexcept
 	{
 		return memwait_channel_size(sizeof(T), capacity);
@@ -2230,7 +2239,10 @@ public:
 			      "memwait::channel");
 	}
 
-	/* An existing channel. std::errc::invalid_argument: it is larger, or has other items. */
+	/*
+	 * Attaches to an existing channel. Throws std::errc::invalid_argument if it is larger than
+	 * @bytes, or has items of another size.
+	 */
 	static channel attach(void *memory, std::size_t bytes)
 	{
 		memwait_channel_t *made = to_channel(memory);
@@ -2446,7 +2458,7 @@ enum class outcome {
 
 namespace detail {
 
-/* Prevents deduction, like std::type_identity of C++20. */
+/* Prevents deduction of T, like std::type_identity of C++20. */
 template <class T>
 struct same {
 	using type = T;
@@ -2653,7 +2665,7 @@ private:
 	struct memwait_wait wait_;
 };
 
-/* @index: of the word that was notified, or of the first that is not equal; otherwise 0. */
+/* @index: that of the notified word, or of the first word that is not equal; otherwise 0. */
 struct any_outcome {
 	outcome result;
 	std::size_t index;
