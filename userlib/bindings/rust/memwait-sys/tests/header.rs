@@ -277,7 +277,7 @@ fn types_are_the_headers() {
         count,
         flags
     );
-    // Its arguments are those of the type here, which must have this form to be compared.
+    // The callback must have this type, because the comparison repeats its arguments.
     let _: unsafe extern "C" fn(*mut memwait_op_t, c_int, *mut c_void) =
         memwait_callback_t::unwrap(Some(called));
     code += "_Static_assert(__builtin_types_compatible_p(memwait_callback_t, \
@@ -287,7 +287,7 @@ fn types_are_the_headers() {
     compile("types", &["-fsyntax-only"], &code);
 }
 
-/// That of the library the test is linked to: at least the header's.
+/// The version of the library that the test is linked to is at least that of the header.
 #[test]
 fn the_library_is_not_older() {
     // SAFETY: it takes nothing and reads a constant.

@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
 /// A barrier, where a fixed number of threads and futures meet. Its layout is C's
-/// `memwait_barrier_t`. Zeroed memory is not a barrier: `EINVAL`.
+/// `memwait_barrier_t`. Zeroed memory is not a barrier: its functions fail with `EINVAL`.
 #[repr(transparent)]
 pub struct Barrier {
     raw: UnsafeCell<memwait_barrier_t>,
@@ -20,7 +20,8 @@ unsafe impl Sync for Barrier {}
 unsafe impl Shareable for Barrier {}
 
 impl Barrier {
-    /// A barrier for `count` participants. No more may wait at a time. `EINVAL`: `count` is 0.
+    /// A barrier for `count` participants. No more than `count` may wait at a time. `EINVAL`:
+    /// `count` is 0.
     pub fn new(count: u32) -> Result<Barrier, Error> {
         Barrier::with_flags(count, 0)
     }

@@ -21,9 +21,9 @@ use std::thread;
 /// to the same queue.
 ///
 /// If a future is dropped after it has received an item, the item is sent again, behind the others.
-/// If there is no room, the future's [`Loop`](crate::Loop) sends the item later. Until then, and
-/// also if that loop is dropped or the channel is closed, the next receive of this handle or a
-/// clone returns the item, and other processes do not see it. The item is lost if there is still no
+/// If there is no room, the future's [`Loop`](crate::Loop) sends the item later. Until then, or
+/// if that loop is dropped or the channel is closed, the next receive of this handle or a clone
+/// returns the item, and other processes do not see it. The item is lost if there is still no
 /// room when the last of these handles is dropped.
 pub struct Channel<T> {
     inner: Arc<Inner<T>>,
@@ -39,7 +39,7 @@ struct Inner<T> {
 /// Items that were given back, and could not be sent yet.
 struct Kept<T> {
     items: VecDeque<KeptItem<T>>,
-    /// The process that they belong to: a child of fork() has copies.
+    /// The process that the items belong to: a child of fork() has copies, which it ignores.
     process: u32,
 }
 
@@ -52,7 +52,7 @@ struct KeptItem<T> {
 trait Again: Send {
     /// `None`: the operation is pending.
     fn result(&mut self) -> Option<Result<(), Error>>;
-    /// Whether the operation was pending, and will not send the item.
+    /// Cancels. Returns whether the operation was pending, and will not send the item.
     fn cancel(&self) -> bool;
 }
 
@@ -88,7 +88,7 @@ impl<T> KeptItem<T> {
         }
     }
 
-    /// Cancels the operation that sends the item. Returns whether nothing sends it any more.
+    /// Cancels the operation that sends the item. Returns true if no operation sends it now.
     fn is_free(&mut self) -> bool {
         if self.again.as_ref().map_or(false, |again| again.cancel()) {
             self.again = None;
@@ -504,7 +504,7 @@ unsafe impl<T: Copy + Send + 'static> Wait for Resending<T> {
     }
 }
 
-/// A result: the item was one that had been given back.
+/// The result of a receive that took a kept item.
 const FROM_KEPT: c_int = -1;
 
 // SAFETY: the share in the channel keeps it in place, and it has no owner. The library writes the

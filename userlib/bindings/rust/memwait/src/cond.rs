@@ -115,7 +115,7 @@ impl std::fmt::Debug for Condvar {
     }
 }
 
-/// Whether `err` is not an outcome of the wait. If begin() returned it, the mutex is still locked.
+/// Whether `err` is an error, not an outcome. If begin() returned it, the mutex is still locked.
 fn is_unable(err: c_int) -> bool {
     !matches!(err, 0 | ETIMEDOUT | EOWNERDEAD | ENOTRECOVERABLE)
 }

@@ -33,7 +33,7 @@ extern "C" {
     fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
 }
 
-/// No code that can panic leaves data half changed under these locks: poisoning is ignored.
+/// Poisoning is ignored, because no panic leaves the data of these locks half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -54,7 +54,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Keeps the first of several panics. The payload of another is leaked: its drop() might panic.
+    /// Keeps the first of several panics. Leaks the others, because their drop() might panic.
     fn keep(&self, panic: Box<dyn Any + Send>) {
         let mut first = lock(&self.panic);
 
@@ -94,8 +94,8 @@ impl Drop for Inner {
 pub struct Handle(Arc<Inner>);
 
 impl Handle {
-    /// Makes [`Loop::run`] return: after the current callback if it is in progress, otherwise when
-    /// it is called next.
+    /// Makes [`Loop::run`] return: after the current callback if `run` is in progress, otherwise
+    /// when `run` is called next.
     pub fn stop(&self) -> Result<(), Error> {
         // SAFETY: the loop is valid.
         check_result(unsafe { memwait_loop_stop(self.0.raw) }).map(|_| ())
@@ -279,7 +279,7 @@ impl Drop for Loop {
             registry.pending.values().cloned().collect()
         };
         for operation in pending {
-            // A waker's panic must not prevent the end of the others.
+            // A panic of a waker must not prevent the end of other operations.
             let done = catch_unwind(AssertUnwindSafe(move || operation.end_early()));
 
             if let Err(panic) = done {
@@ -312,8 +312,8 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // release: see block_on(). If it was set before, then the setter notifies, or is that
-        // thread.
+        // release: see block_on(). If the flag was set before, the thread that set it notifies, or
+        // is the thread of the loop.
         if self.is_woken.swap(true, Ordering::Release) || thread::current().id() == self.thread {
             return;
         }
@@ -516,8 +516,8 @@ unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut 
 /// For items see [`Channel`](crate::Channel). A barrier that has opened stays open. A future that
 /// is leaked stays in the queue, and its object stays in memory.
 ///
-/// In a child of `fork(2)` the parent's futures have nothing. Polling does nothing if it is
-/// pending, and otherwise ends with `EPERM`; dropping gives nothing back.
+/// In a child of `fork(2)` the parent's futures hold nothing. Polling does nothing if the future is
+/// pending, and otherwise returns `EPERM`. Dropping gives nothing back.
 #[must_use = "futures do nothing unless polled"]
 pub struct Operation<K: Wait> {
     shared: Arc<Counted<K>>,
@@ -576,8 +576,8 @@ impl<K: Wait> Operation<K> {
         if let Some(result) = operation.kind.at_hand() {
             return result;
         }
-        // Held until the operation is pending, so that Loop's drop() either finds it so, or keeps
-        // it from beginning. The library calls nothing back in here.
+        // Held until the operation is pending, so that Loop's drop() either finds it pending, or
+        // prevents its beginning. The library runs no callback in here.
         let mut registry = lock(&inner.registry);
 
         if registry.is_closed {

@@ -28,7 +28,7 @@ impl Event {
         }
     }
 
-    /// Whether the event is set now. `false` also for a kind that this library does not know.
+    /// Whether the event is set now. Returns `false` for a kind that this library does not know.
     #[must_use]
     pub fn is_set(&self) -> bool {
         // SAFETY: the object is valid.

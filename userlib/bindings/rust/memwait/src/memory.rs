@@ -56,7 +56,7 @@ shareable!(AtomicI64);
 
 // SAFETY: it has no bytes.
 unsafe impl Shareable for () {}
-// SAFETY: its items are.
+// SAFETY: its items are shareable.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
 /// A reference to an object, with a share in its memory, like an `Arc`. Pending operations hold a

@@ -174,8 +174,8 @@ impl<T> RobustMutex<T> {
 impl<T: Send + 'static> Ref<RobustMutex<T>> {
     /// Waits in one FIFO queue with the threads that lock it.
     ///
-    /// If the future has ended with [`LockError::OwnerDied`], and is dropped before it returned
-    /// that, nothing can lock the mutex again (`ENOTRECOVERABLE`).
+    /// If the future would return [`LockError::OwnerDied`], but is dropped before, the next owner
+    /// gets [`LockError::OwnerDied`] instead.
     pub fn lock_async(&self, on: &Loop) -> Operation<Locking<T, Ref<RobustMutex<T>>>> {
         Operation::new(on, Locking::new(self))
     }
