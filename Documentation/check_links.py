@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Prints the links of a site that lead to no file or no place within it, or to another site for a manual
-page that it has: check_links.py DIRECTORY."""
+"""Prints dead links of a site: check_links.py DIRECTORY. A link is dead if its file or its anchor
+does not exist, or if it leads to another site for a manual page that this site has."""
 import html.parser
 import os
 import sys
@@ -9,7 +9,7 @@ import urllib.parse
 
 
 class Page(html.parser.HTMLParser):
-    """Links of a page, and the names of its places."""
+    """The links and the anchors of a page."""
 
     def __init__(self, path):
         super().__init__()
@@ -43,13 +43,13 @@ def main(top):
         return 1
     dead = 0
     for path, page in sorted(pages.items()):
-        # rustdoc looks at its own, of which scripts make some.
+        # rustdoc checks its own links, some of which are made by scripts.
         if "rust/doc" in path:
             continue
         for link in sorted(page.links):
             url = urllib.parse.urlsplit(link)
             if url.scheme or url.netloc:
-                # Other sites call a page NAME.SECTION.
+                # On other sites a manual page is NAME.SECTION.
                 name = os.path.basename(url.path).removesuffix(".html").rsplit(".", 1)[0]
                 if name in manual:
                     print(f"{os.path.relpath(path, top)}: {link} leads away from {name}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# What Sphinx is to know of these pages; see the script site. Sources are at their places in the
-# tree: pages, manual pages, READMEs, examples and what references are made of.
+# The configuration of Sphinx; see the script site. The sources are files anywhere in the tree:
+# pages, manual pages, READMEs, examples, and the files from which references are made.
 import pathlib
 import re
 import sys
@@ -23,10 +23,10 @@ include_patterns = [
     "userlib/bindings/**/examples/*", "userlib/bindings/together/*",
     "userlib/bindings/rust/tokio/src/main.rs",
 ]
-# The one is what index.rst is here, the other is made of a README.
+# index.rst takes the place of README.md; readme.rs is generated from a README.
 exclude_patterns = ["README.md", "**/readme.rs"]
 
-# READMEs are as elsewhere: sources.py makes their links, and check_links.py looks at them.
+# Links of READMEs are for the repository: sources.py converts them, and check_links.py checks them.
 myst_all_links_external = True
 myst_heading_anchors = 3
 
@@ -38,7 +38,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
-# Copied without what a shell prints before it.
+# Copies commands without the prompt of the shell.
 copybutton_prompt_text = r"\$ |# "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True

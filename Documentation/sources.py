@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What Sphinx cannot read by itself: manual pages, by mandoc; declarations of TypeScript and C++;
-and programs, as they are. The links of READMEs, and from names to pages. Docstrings, which are
-plain text."""
+"""A Sphinx extension that reads manual pages (by mandoc), declarations of TypeScript and C++, and
+programs. It also converts the links of READMEs, links names to their pages, and formats doc
+strings, which are plain text."""
 import html
 import os
 import pathlib
@@ -20,19 +20,19 @@ LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".js": "javas
              ".rs": "rust"}
 MANUAL = [f".{section}" for section in range(1, 10)]
 
-# The page of each function, and of each page's own name.
+# The manual page of each function, and of each page's own name
 names = {}
 for path in sorted((TOP / "userlib/man").iterdir()):
     names[path.stem] = f"userlib/man/{path.stem}"
     for name in re.findall(r"^\.Nm (\w+)", path.read_text().split(".Sh ", 2)[1], re.M):
         names.setdefault(name, names[path.stem])
-# Of each program, by its file's name.
+# The page of each program, by the name of its file
 programs = {path.name: str(path.relative_to(TOP).with_suffix(""))
             for path in TOP.glob("userlib/**/examples/*.*") if path.suffix in LANGUAGES}
 
 
 def title_of(path):
-    """What a page is called, and the line that says what it is."""
+    """Returns the title of a page, and the line that describes it."""
     text = path.read_text()
     if path.suffix in MANUAL:
         return f"{path.stem}({path.suffix[1:]})", re.search(r"^\.Nd (.*)", text, re.M).group(1)
@@ -74,8 +74,8 @@ class Program(SourceParser):
 
 
 def typescript(text):
-    """The exported names: comment, declaration, what it is called. Further lines of a declaration
-    are indented, but for the brace at its end."""
+    """Yields the comment, the declaration and the title of each exported name. The lines of a
+    declaration after the first are indented, except for the brace at its end."""
     item = r"(?:^/\*\*((?:(?!\*/)[^/]|/)*)\*/\n)?^((?:export|declare) (?:declare )?" \
            r"(class|interface|type|function|const) (\w+).*\n(?:(?:\t.*|}.*)?\n)*?)(?=\S|\n\S|\Z)"
     for comment, code, kind, name in re.findall(item, text, re.M):
@@ -83,10 +83,10 @@ def typescript(text):
 
 
 def cplusplus(text):
-    """The same of what is public, without the bodies of functions. Other names of a class are with
-    it."""
+    """Yields the same for the public names of C++, without the bodies of functions. An alias has
+    the title of the class before it."""
     text = text[text.index("namespace memwait {"):]
-    # Of these, what public classes inherit.
+    # From namespace detail, include only the base classes of public classes.
     bases = "|".join(re.findall(r": public detail::(\w+)", text))
     details = r"^namespace detail \{\n.*?^\} /\* namespace detail \*/\n"
     base = r"(?:^/\*(?:(?!\*/).)*\*/\n)?^template <[^\n]*>\nclass " \
@@ -114,7 +114,7 @@ def cplusplus(text):
 
 
 class Declarations(SourceParser):
-    """Each name is a section: its comment, then its declarations."""
+    """Makes a section for each name: its comment, then its declarations."""
     supported = ("declarations",)
 
     def parse(self, inputstring, document):
@@ -161,7 +161,7 @@ class Manual(SourceParser):
 
 
 class Pages(SphinxDirective):
-    """A list of pages, with what each is: pages GLOB. They are below this one."""
+    """pages GLOB: a list of the pages that match, with their descriptions. They become subpages."""
     required_arguments = 1
 
     def run(self):
@@ -180,7 +180,7 @@ class Pages(SphinxDirective):
 
 
 def readme_links(app, docname, source):
-    """To pages instead of files."""
+    """Makes links of READMEs lead to pages instead of files."""
     path = pathlib.Path(app.env.doc2path(docname))
     if path.suffix != ".md":
         return
@@ -203,8 +203,8 @@ def readme_links(app, docname, source):
 
 
 def link_names(app, doctree, docname):
-    """name(3) and name() lead to the manual page, file names to programs, wherever they stand; and
-    so do a page's own links to programs."""
+    """Links name(3) and name() to manual pages, and file names to programs, in all text. Makes a
+    page's own links to programs lead to their pages."""
     for node in doctree.findall(nodes.reference):
         target = node.get("refuri", "")
         page = programs.get(os.path.basename(target))
@@ -226,8 +226,8 @@ def link_names(app, doctree, docname):
 
 
 def plain_docstring(app, what, name, obj, options, lines):
-    """A paragraph that begins with a name and a colon tells of an argument, and of each whose line
-    follows; what is indented otherwise is a program."""
+    """Formats a doc string. In a paragraph that begins with "NAME: ", each line of that form
+    describes an argument. Other indented lines are a program."""
     text, before, fields = [], "", False
     for line in lines:
         argument = re.match(r"([a-z_]+): ", line)
