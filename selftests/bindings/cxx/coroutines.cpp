@@ -1186,7 +1186,7 @@ int main()
 	test("a fair mutex in order", fifo);
 	test("many operations end at one edge", one_edge);
 	test("two threads run a loop", crowd);
-	test("a task is awaited at its end", awaited_at_its_end);
+	test("a task ends while it is awaited", awaited_at_its_end);
 	test("watch", watched);
 	test("a watch leaves its loop before its function is destroyed", watch_leaves_first);
 	test("a watch ends while its function runs", watch_ends_while_its_function_runs);

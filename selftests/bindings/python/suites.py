@@ -28,7 +28,7 @@ try:
     from test import _test_multiprocessing, lock_tests, test_queue
     from test.test_asyncio import test_locks
 except ImportError as error:
-    print(f"1..0 # SKIP CPython's tests are not there: {error}")
+    print(f"1..0 # SKIP CPython's tests are not installed: {error}")
     sys.exit(4)
 
 ITEM_SIZE = 80

@@ -133,7 +133,7 @@ class Tasks(unittest.TestCase):
         task.get_coro().close()
 
     @each_case
-    def test_a_loop_is_forgotten(self, case, hold):
+    def test_a_loop_is_not_closed(self, case, hold):
         """If a loop is not closed, the garbage collector ends its waits."""
         loop = asyncio.new_event_loop()
         if type(loop).__module__ == "uvloop":
@@ -399,7 +399,7 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
-    def test_a_coroutine_that_is_closed_releases_nothing_of_others(self):
+    def test_a_closed_coroutine_does_not_release_a_lock_of_others(self):
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
             condition = memwait.Condition(memory, 64, lock=lock, create=True)
@@ -417,7 +417,7 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
-    def test_a_coroutine_that_is_closed_cannot_release(self):
+    def test_a_closed_coroutine_cannot_release(self):
         """After the failed release(), the lock does not count the closed coroutine as a holder."""
         async def main(memory):
             lock = memwait.Lock(memory, create=True)
@@ -780,7 +780,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual([operation.item for operation in operations], items)
         return operations
 
-    def test_an_item_is_given_back_while_threads_get(self):
+    def test_an_item_is_returned_while_threads_get(self):
         with mmap.mmap(-1, 4096) as memory:
             queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
             operation, = self.taken_back(queue, [b"1"])
@@ -798,7 +798,7 @@ class Tasks(unittest.TestCase):
             self.assertEqual(sorted(got), [b"1", b"2"])
             queue.close()
 
-    def test_an_item_is_given_back_while_a_task_gets(self):
+    def test_an_item_is_returned_while_a_task_gets(self):
         """Before the item is sent again, another process gets the item that was in the queue."""
         async def main(memory, maxsize, shut_down):
             queue = memwait.Queue(memory, item_size=1, maxsize=maxsize, create=True)
@@ -830,7 +830,7 @@ class Tasks(unittest.TestCase):
 
         self.with_a_kept_item(check)
 
-    def test_a_kept_item_of_a_queue_that_is_forgotten(self):
+    def test_a_kept_item_of_a_queue_that_is_not_closed(self):
         """A queue that is freed without close() also releases its buffer."""
         memory = mmap.mmap(-1, 4096)
         queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
@@ -862,7 +862,7 @@ class Tasks(unittest.TestCase):
 
         self.with_a_kept_item(check)
 
-    def test_a_dead_owner(self):
+    def test_an_owner_dies(self):
         with mmap.mmap(-1, 4096) as memory:
             repaired = []
             lock = memwait.Lock(memory, create=True, repair=lambda: repaired.append(1))

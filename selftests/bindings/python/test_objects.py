@@ -372,9 +372,7 @@ class Results(unittest.TestCase):
             memwait.Barrier(self.memory, 4096).abort()
 
     def together(self, *functions):
-        """Calls each function in its own thread; returns what it returned, or the type that it
-        raised.
-        """
+        """Calls each function in its own thread. Returns their results, or types of exceptions."""
         results = [None] * len(functions)
 
         def run(number):

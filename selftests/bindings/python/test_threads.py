@@ -361,7 +361,7 @@ class Waits(unittest.TestCase):
             condition.close()
             lock.close()
 
-    def test_a_device_that_refuses(self):
+    def test_a_device_that_fails_with_eperm(self):
         """EPERM means that the caller is not the owner only in a wait for a condition and in
         release().
         """
