@@ -133,6 +133,10 @@ try:						## run README's example, here or in a VM with a shell
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
 	@selftests/lint/style
 
+# The compiler calls of the module and the library, for clangd and other tools.
+compile_commands.json:				## write it anew, by bear, for editors
+	bear --output $@ -- $(MAKE) -B all
+
 abi:						## record the library's ABI anew, and print changes
 	@selftests/vm/host abi
 
@@ -144,4 +148,5 @@ clean:						## remove build results, but not the cache
 	@find selftests -name __pycache__ -exec rm -rf {} +
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style abi clean
+	uninstall-lib dist deb in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style \
+	compile_commands.json abi clean
