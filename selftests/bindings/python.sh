@@ -23,8 +23,32 @@ point()
 	sed 's/^/# /' /tmp/python.out
 }
 
-point "the tests" python3 -B run.py
-point "the tests of tasks, with uvloop" python3 -B run.py uvloop
+# points TEXT COMMAND...: runs a program that prints "ok NAME" or "not ok NAME" for each of its tests
+points()
+{
+	text=$1
+	shift
+	"$@" >/tmp/python.out 2>&1
+	status=$?
+	while IFS= read -r line; do
+		case $line in
+		"ok "*)
+			number=$((number + 1))
+			echo "ok $number $text: ${line#ok }"
+			;;
+		"not ok "*)
+			number=$((number + 1))
+			echo "not ok $number $text: ${line#not ok }"
+			bad=1
+			;;
+		*) echo "# ${line#"# "}" ;;
+		esac
+	done </tmp/python.out
+	point "$text: the program" sh -c "exit $status"
+}
+
+points "tests" python3 -B run.py
+points "tests of tasks, with uvloop" python3 -B run.py uvloop
 point "an interpreter exits while its threads wait" python3 -B ends.py
 point "an interpreter exits while objects exist" python3 -B alive.py
 for example in "$examples"/*.py; do
