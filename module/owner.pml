@@ -9,7 +9,7 @@
  * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If it is
  * notified of a death, it takes over the lock, provided that the owner has died. An unlock stores 0
  * and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
- * next. userlib/death.pml models the library's locks on a kernel whose calls are single steps.
+ * next.
  *
  * All waiters are MEMWAIT_OWNED. The first waiter of a word stores what the word watches, and may
  * be freed when it has left: then the next waiter must be in the identity's list, or no waiter.
