@@ -140,7 +140,7 @@ static __always_inline int memwait_arm(struct memwait_context *context,
 	if (!wait)
 		return -ENOMEM;
 	if (unlikely(identity))
-		to_owned(wait->group.waiters)->identity = identity;
+		memwait_owned_of(wait->group.waiters)->identity = identity;
 	wait->user_data = arg->user_data;
 	wait->count = 0;
 	wait->reading = 0;
@@ -259,7 +259,7 @@ static int memwait_arm_in_use(struct memwait_context *context, struct memwait_as
 }
 
 /**
- * memwait_wait_async() - arm a batch of async waits
+ * memwait_ioc_wait_async() - arm a batch of async waits
  * @context: the caller's
  * @batch: from user space, unchecked
  *
@@ -270,7 +270,7 @@ static int memwait_arm_in_use(struct memwait_context *context, struct memwait_as
  *
  * Return: number of entries processed, or a negative errno if the first one failed.
  */
-int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
+int memwait_ioc_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
 {
 	u32 size = batch->entry_size, i;
 	int ret;

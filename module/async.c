@@ -59,7 +59,7 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
 }
 
 /**
- * memwait_cancel() - MEMWAIT_IOC_CANCEL
+ * memwait_ioc_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's, after memwait_context_use()
  * @cancel: from user space, unchecked
  * @unused: gets the pins without other users, for memwait_pins_put() after the use
@@ -70,8 +70,8 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
  * already; -ENOENT: the wait never existed, or has ended and its completion can be read or was
  * read; or -EINVAL.
  */
-int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
-		   struct llist_head *unused)
+int memwait_ioc_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
+		       struct llist_head *unused)
 {
 	struct memwait_async_waiter *wait;
 	bool claimed;

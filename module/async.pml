@@ -152,7 +152,7 @@ inline free_wait()
 	waits_locked = false
 }
 
-/* memwait_notify() of member m's word */
+/* memwait_ioc_notify() of member m's word */
 proctype notifier(byte m)
 {
 	bool won, done, overdue;
@@ -351,7 +351,7 @@ inline expire()
 	fi
 }
 
-/* memwait_cancel() */
+/* memwait_ioc_cancel() */
 proctype canceller()
 {
 	bool done, found;

@@ -74,7 +74,7 @@ static inline struct memwait_waiter *memwait_call_next(const struct memwait_call
 static inline struct memwait_waiter *memwait_call_after(const struct memwait_call *call,
 							struct rb_node *next)
 {
-	return memwait_call_covers(call, memwait_of_word(to_waiter(next), call->key));
+	return memwait_call_covers(call, memwait_of_word(memwait_waiter_at(next), call->key));
 }
 
 void memwait_step_end(struct memwait_call *call);

@@ -102,7 +102,7 @@ static int memwait_notify_or_change(const struct memwait_change *change,
 }
 
 /**
- * memwait_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
+ * memwait_ioc_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
  * @change: from user space, unchecked
  * @user: its user address; receives the old value at the end
  *
@@ -116,7 +116,8 @@ static int memwait_notify_or_change(const struct memwait_change *change,
  * * -EINTR: the task is being killed
  * * -ERESTARTNOINTR: a signal is pending
  */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user)
+int memwait_ioc_change_notify(const struct memwait_change *change,
+			      struct memwait_change __user *user)
 {
 	const bool if_none_woken = change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN;
 	const struct memwait_notify *notify = &change->notify;

@@ -160,7 +160,7 @@ static void memwait_async_queued(struct memwait_async_waiter *wait)
  */
 int memwait_async_joined(struct memwait_group *group)
 {
-	struct memwait_async_waiter *wait = to_async(group);
+	struct memwait_async_waiter *wait = memwait_async_of(group);
 	struct memwait_context *context = group->context;
 	int ret = 0;
 
@@ -210,7 +210,7 @@ static bool memwait_context_is_dying(const struct memwait_context *context)
 static enum memwait_claim memwait_claim_thread(struct memwait_waiter *waiter, u8 result,
 					       struct memwait_wakes *wakes)
 {
-	struct memwait_group *group = to_group(waiter);
+	struct memwait_group *group = memwait_group_of(waiter);
 
 	/* Waits for several words exclude MEMWAIT_OWNED, so their result is always OK. */
 	if (group->nr == 1)
@@ -262,7 +262,7 @@ static enum memwait_claim memwait_async_notified(struct memwait_async_waiter *wa
 static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 result,
 					      struct memwait_wakes *wakes)
 {
-	struct memwait_async_waiter *wait = to_async(to_group(waiter));
+	struct memwait_async_waiter *wait = memwait_async_of(memwait_group_of(waiter));
 	struct memwait_context *context = wait->group.context;
 	enum memwait_claim claim = MEMWAIT_CLAIM_WON;
 	bool overdue;
@@ -302,7 +302,7 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result,
 					struct memwait_wakes *wakes)
 {
-	if (to_group(waiter)->async)
+	if (memwait_group_of(waiter)->async)
 		return memwait_claim_async(waiter, result, wakes);
 	return memwait_claim_thread(waiter, result, wakes);
 }

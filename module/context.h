@@ -300,7 +300,7 @@ static inline void memwait_context_wake_reader(struct memwait_context *context)
 	rcuwait_wake_up(&context->first_reader);	/* its barrier is (E) */
 }
 
-static inline struct memwait_async_waiter *to_async(struct memwait_group *group)
+static inline struct memwait_async_waiter *memwait_async_of(struct memwait_group *group)
 {
 	return container_of(group, struct memwait_async_waiter, group);
 }
@@ -349,15 +349,15 @@ void memwait_async_free_all(struct memwait_context *context);
 /* async.c */
 void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused);
 void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused);
-int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
-		   struct llist_head *unused);
+int memwait_ioc_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
+		       struct llist_head *unused);
 bool memwait_is_due(struct memwait_context *context);
 void memwait_expire(struct memwait_context *context, size_t room);
 void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 
 /* arm.c */
-int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
+int memwait_ioc_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 
 /* place.c */
 
@@ -397,8 +397,8 @@ static __always_inline struct memwait_place *memwait_place_take(void)
 }
 
 /* owner.c */
-int memwait_owner(struct file *file, const struct memwait_owner *owner,
-		  struct memwait_owner __user *user);
+int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
+		      struct memwait_owner __user *user);
 void memwait_bury_work(struct work_struct *work);
 int memwait_close_descriptor(struct file *file, fl_owner_t id);
 int memwait_owner_init(void);
@@ -410,7 +410,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to);
 /* file.c */
 int memwait_context_use(struct memwait_context *context);
 void memwait_context_unuse(struct memwait_context *context);
-int memwait_info(struct memwait_context *context, void __user *arg, size_t size);
+int memwait_ioc_info(struct memwait_context *context, void __user *arg, size_t size);
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);
 int memwait_release(struct inode *inode, struct file *file);

@@ -117,7 +117,7 @@ static void memwait_describe(struct memwait_group *group, struct memwait_descrip
 	description->expires = group->deadline.expires;
 	description->clock = group->clock;
 	if (group->async)
-		memwait_describe_async(to_async(group), description);
+		memwait_describe_async(memwait_async_of(group), description);
 	else
 		memwait_describe_thread(group, description);
 }
@@ -128,13 +128,13 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	struct memwait_line *line = &walk->lines[walk->nr_lines];
 	const struct memwait_owned *first;
 
-	if (!memwait_group_is_pending(to_group(waiter)))
+	if (!memwait_group_is_pending(memwait_group_of(waiter)))
 		return;
 	memset(line, 0, sizeof(*line));
 	memwait_name(&line->word, &waiter->word.key);
-	memwait_describe(to_group(waiter), &line->waiter);
+	memwait_describe(memwait_group_of(waiter), &line->waiter);
 	line->since = waiter->since;
-	line->self = waiter->owned ? to_owned(waiter)->identity->id : 0;
+	line->self = waiter->owned ? memwait_owned_of(waiter)->identity->id : 0;
 	/* .watched is freed only after no word watches it, which changes under buckets' locks. */
 	first = memwait_watch_find(bucket, &waiter->word.key);
 	if (first && first->watched) {

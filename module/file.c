@@ -248,7 +248,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 }
 
 /**
- * memwait_info() - MEMWAIT_IOC_INFO
+ * memwait_ioc_info() - MEMWAIT_IOC_INFO
  * @context: the caller's
  * @arg: user buffer
  * @size: its size; bytes past struct memwait_info are zeroed
@@ -257,7 +257,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
  *
  * Return: 0, -EINVAL or -EFAULT.
  */
-int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
+int memwait_ioc_info(struct memwait_context *context, void __user *arg, size_t size)
 {
 	struct memwait_user *user = context->user;
 	struct memwait_info info = {

@@ -87,46 +87,46 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 
 	switch (MEMWAIT_IOC(cmd)) {
 	case MEMWAIT_IOC(MEMWAIT_IOC_INFO):
-		return memwait_info(context, arg, size);
+		return memwait_ioc_info(context, arg, size);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT):
 		ret = memwait_copy_arg(&u.wait, sizeof(u.wait), arg, size);
-		return ret ?: memwait_wait(&u.wait, context);
+		return ret ?: memwait_ioc_wait(&u.wait, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
-		return ret ?: memwait_notify(&u.notify);
+		return ret ?: memwait_ioc_notify(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
-		return ret ?: memwait_waiters(&u.notify);
+		return ret ?: memwait_ioc_waiters(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
 		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
-		return ret ?: memwait_wait_async(context, &u.wait_async);
+		return ret ?: memwait_ioc_wait_async(context, &u.wait_async);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:
 		      memwait_context_use(context);
 		if (ret)
 			return ret;
-		ret = memwait_cancel(context, &u.cancel, &unused);
+		ret = memwait_ioc_cancel(context, &u.cancel, &unused);
 		memwait_context_unuse(context);
 		memwait_pins_put(context, &unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
-		return ret ?: memwait_wait_any(&u.wait_any, arg, context);
+		return ret ?: memwait_ioc_wait_any(&u.wait_any, arg, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
 		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
-		return ret ?: memwait_requeue(&u.requeue, arg);
+		return ret ?: memwait_ioc_requeue(&u.requeue, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
 		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
-		return ret ?: memwait_notify_wait(&u.notify_wait, arg, context);
+		return ret ?: memwait_ioc_notify_wait(&u.notify_wait, arg, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
 		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
-		return ret ?: memwait_notify_many(&u.notify_many);
+		return ret ?: memwait_ioc_notify_many(&u.notify_many);
 	case MEMWAIT_IOC(MEMWAIT_IOC_OWNER):
 		ret = memwait_copy_arg(&u.owner, sizeof(u.owner), arg, size);
-		return ret ?: memwait_owner(file, &u.owner, arg);
+		return ret ?: memwait_ioc_owner(file, &u.owner, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CHANGE_NOTIFY):
 		ret = memwait_copy_arg(&u.change, sizeof(u.change), arg, size);
-		return ret ?: memwait_change_notify(&u.change, arg);
+		return ret ?: memwait_ioc_change_notify(&u.change, arg);
 	default:
 		return -ENOTTY;
 	}

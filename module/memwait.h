@@ -167,7 +167,7 @@ struct memwait_group {
 /* Value of memwait_group.claimed if the wait ended without a notify. */
 #define MEMWAIT_CLAIMED_BY_ITSELF	(~0U)
 
-static inline struct memwait_group *to_group(const struct memwait_waiter *waiter)
+static inline struct memwait_group *memwait_group_of(const struct memwait_waiter *waiter)
 {
 	return container_of(waiter - waiter->index, struct memwait_group, waiters[0]);
 }
@@ -481,7 +481,7 @@ memwait_rb_after(const void *key, const struct rb_root *tree,
 	return after;
 }
 
-static inline struct memwait_waiter *to_waiter(struct rb_node *node)
+static inline struct memwait_waiter *memwait_waiter_at(struct rb_node *node)
 {
 	return rb_entry_safe(node, struct memwait_waiter, node);
 }
@@ -611,15 +611,16 @@ enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result
 
 /* notify.c */
 void memwait_pass_on(const struct memwait_key *key, u64 number);
-int memwait_notify(const struct memwait_notify *notify);
-int memwait_waiters(const struct memwait_notify *notify);
-int memwait_notify_many(const struct memwait_notify_many *many);
+int memwait_ioc_notify(const struct memwait_notify *notify);
+int memwait_ioc_waiters(const struct memwait_notify *notify);
+int memwait_ioc_notify_many(const struct memwait_notify_many *many);
 
 /* change.c */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
+int memwait_ioc_change_notify(const struct memwait_change *change,
+			      struct memwait_change __user *user);
 
 /* requeue.c */
-int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user);
+int memwait_ioc_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user);
 
 /* Flags of words, and of waits with a deadline of their own. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
@@ -627,12 +628,12 @@ int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __us
 #define MEMWAIT_ASYNC_FLAGS	(MEMWAIT_WAIT_FLAGS | MEMWAIT_PERSISTENT)
 
 /* wait.c */
-int memwait_wait(const struct memwait_wait *wait, struct memwait_context *context);
-int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
-		     struct memwait_context *context);
-int memwait_notify_wait(const struct memwait_notify_wait *arg,
-			struct memwait_notify_wait __user *user,
-			struct memwait_context *context);
+int memwait_ioc_wait(const struct memwait_wait *wait, struct memwait_context *context);
+int memwait_ioc_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
+			 struct memwait_context *context);
+int memwait_ioc_notify_wait(const struct memwait_notify_wait *arg,
+			    struct memwait_notify_wait __user *user,
+			    struct memwait_context *context);
 
 /* place.c */
 bool memwait_dies_of_signal(void);

@@ -264,14 +264,14 @@ void memwait_pass_on(const struct memwait_key *key, u64 number)
 }
 
 /**
- * memwait_notify() - MEMWAIT_IOC_NOTIFY
+ * memwait_ioc_notify() - MEMWAIT_IOC_NOTIFY
  * @notify: from user space, unchecked
  *
  * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return: the number of waiters woken, or a negative errno.
  */
-int memwait_notify(const struct memwait_notify *notify)
+int memwait_ioc_notify(const struct memwait_notify *notify)
 {
 	struct memwait_word word __uninitialized;
 	int ret;
@@ -288,14 +288,14 @@ int memwait_notify(const struct memwait_notify *notify)
 }
 
 /**
- * memwait_waiters() - MEMWAIT_IOC_WAITERS
+ * memwait_ioc_waiters() - MEMWAIT_IOC_WAITERS
  * @notify: from user space, unchecked
  *
  * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return: the word's number of waiters, or a negative errno.
  */
-int memwait_waiters(const struct memwait_notify *notify)
+int memwait_ioc_waiters(const struct memwait_notify *notify)
 {
 	struct memwait_word word;
 	int ret;
@@ -311,7 +311,7 @@ int memwait_waiters(const struct memwait_notify *notify)
 	return ret;
 }
 
-/* Batch size of memwait_notify_many(). */
+/* Batch size of memwait_ioc_notify_many(). */
 #define MEMWAIT_NOTIFIES	16
 
 /*
@@ -397,7 +397,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 }
 
 /**
- * memwait_notify_many() - MEMWAIT_IOC_NOTIFY_MANY
+ * memwait_ioc_notify_many() - MEMWAIT_IOC_NOTIFY_MANY
  * @many: from user space, unchecked
  *
  * A signal ends the call between two batches.
@@ -407,7 +407,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
  * Return: the number of entries processed, or a negative errno if the first entry failed or results
  * are lost.
  */
-int memwait_notify_many(const struct memwait_notify_many *many)
+int memwait_ioc_notify_many(const struct memwait_notify_many *many)
 {
 	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
 	u32 __user *results = u64_to_user_ptr(many->woken);

@@ -204,7 +204,7 @@ static int memwait_owner_exits(u64 *id)
 }
 
 /**
- * memwait_owner() - MEMWAIT_IOC_OWNER
+ * memwait_ioc_owner() - MEMWAIT_IOC_OWNER
  * @file: the caller's context
  * @owner: as copied from user space
  * @user: its user-space address: gets the id
@@ -215,8 +215,8 @@ static int memwait_owner_exits(u64 *id)
  * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM; -EPERM: the context is
  * another process's, or has ended; -EBUSY: it can no longer be bound.
  */
-int memwait_owner(struct file *file, const struct memwait_owner *owner,
-		  struct memwait_owner __user *user)
+int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
+		      struct memwait_owner __user *user)
 {
 	struct memwait_context *context = file->private_data;
 	u64 id = 0;

@@ -114,7 +114,7 @@ struct memwait_owned {
 	struct rb_node watched_node;
 };
 
-static inline struct memwait_owned *to_owned(struct memwait_waiter *waiter)
+static inline struct memwait_owned *memwait_owned_of(struct memwait_waiter *waiter)
 {
 	return container_of(waiter, struct memwait_owned, waiter);
 }

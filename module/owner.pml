@@ -174,7 +174,7 @@ inline claim(q, result)
 	od
 }
 
-/* memwait_notify() of one waiter, during which the caller cannot die */
+/* memwait_ioc_notify() of one waiter, during which the caller cannot die */
 inline notify(q)
 {
 	atomic { !locked[q] -> locked[q] = true; in_kernel[me] = true };
@@ -230,7 +230,7 @@ inline wait(q, expected, named, may_end)
 		locked[q] = false
 	   };
 	   /*
-	    * memwait_sleep(), memwait_queue_leave(); queue.pml models waiters that are moved at the
+	    * memwait_thread_sleep(), memwait_queue_leave(); queue.pml models waiters that are moved at the
 	    * same time
 	    */
 end_asleep: do
@@ -384,7 +384,7 @@ proctype waiter(byte me)
 	die()
 }
 
-/* memwait_requeue() of all waiters, after a change of the word */
+/* memwait_ioc_requeue() of all waiters, after a change of the word */
 inline requeue()
 {
 	atomic { !locked[A] -> locked[A] = true; in_kernel[me] = true };

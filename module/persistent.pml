@@ -70,7 +70,7 @@ inline free_wait()
 	state = FREED
 }
 
-/* memwait_notify(), and memwait_async_count() */
+/* memwait_ioc_notify(), and memwait_async_count() */
 proctype notifier()
 {
 	bool new, edge;
@@ -220,7 +220,7 @@ proctype reader()
 }
 
 #ifdef CANCEL
-/* memwait_cancel(), and memwait_async_withdraw() */
+/* memwait_ioc_cancel(), and memwait_async_withdraw() */
 proctype canceller()
 {
 	bool new, was_listed;

@@ -131,7 +131,7 @@ struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 	const struct memwait_spot spot = { key, number };
 
 	lockdep_assert_held(&bucket->lock);
-	return to_waiter(memwait_rb_after(&spot, &bucket->waiters, memwait_spot_cmp));
+	return memwait_waiter_at(memwait_rb_after(&spot, &bucket->waiters, memwait_spot_cmp));
 }
 
 /* Counts @more waiters, or -1. */
@@ -204,7 +204,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 void memwait_queue_rejoin(struct memwait_waiter *waiter)
 {
 	struct memwait_bucket *bucket = waiter->bucket;
-	const struct memwait_waiter *next = to_waiter(rb_next(&waiter->node));
+	const struct memwait_waiter *next = memwait_waiter_at(rb_next(&waiter->node));
 
 	lockdep_assert_held(&bucket->lock);
 	if (next && !memwait_key_cmp(&next->word.key, &waiter->word.key)) {
@@ -346,8 +346,8 @@ int memwait_queue_waiters(const struct memwait_key *key)
 			    (step && gives_way && memwait_bucket_is_wanted(bucket)))
 				break;
 			number = waiter->number;
-			nr += memwait_group_is_pending(to_group(waiter));
-			waiter = memwait_of_word(to_waiter(rb_next(&waiter->node)), key);
+			nr += memwait_group_is_pending(memwait_group_of(waiter));
+			waiter = memwait_of_word(memwait_waiter_at(rb_next(&waiter->node)), key);
 		}
 		more = waiter && waiter->number <= last;
 		spin_unlock(&bucket->lock);

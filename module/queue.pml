@@ -320,7 +320,7 @@ inline call_claim(q, k, most)
 	od
 }
 
-/* memwait_notify(); in STEPS and RETURNS in several steps */
+/* memwait_ioc_notify(); in STEPS and RETURNS in several steps */
 inline notify(k, count)
 {
 	nr = 0;
@@ -375,7 +375,7 @@ inline wait(first, last, timed, mortal)
 	   :: else -> i++
 	   fi
 	od;
-	/* memwait_sleep() and memwait_thread_end() */
+	/* memwait_thread_sleep() and memwait_thread_end() */
 	if
 	:: ok && claimed[first] != NONE
 	:: ok && timed -> end_wait(first)
@@ -600,7 +600,7 @@ proctype host(byte on)
 #endif
 
 #if defined(MOVE) || defined(AFTER) || defined(BOTH)
-/* memwait_requeue(); the keys are source and target */
+/* memwait_ioc_requeue(); the keys are source and target */
 proctype requeuer(byte source; byte target)
 {
 	LOCALS;

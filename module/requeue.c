@@ -48,7 +48,7 @@ static void memwait_pair_unlock(struct memwait_bucket *source, struct memwait_bu
 
 static bool memwait_waiter_is_persistent(const struct memwait_waiter *waiter)
 {
-	const struct memwait_group *group = to_group(waiter);
+	const struct memwait_group *group = memwait_group_of(waiter);
 
 	return group->async && group->persistent;
 }
@@ -66,8 +66,8 @@ static bool memwait_call_moves_bucket(const struct memwait_call *call,
 	if (to->nr_waiters || !from->nr_waiters ||
 	    from->nr_waiters > min_t(u32, call->move - call->moved, MEMWAIT_STEP))
 		return false;
-	first = to_waiter(rb_first(&from->waiters));
-	last = to_waiter(rb_last(&from->waiters));
+	first = memwait_waiter_at(rb_first(&from->waiters));
+	last = memwait_waiter_at(rb_last(&from->waiters));
 	return !memwait_key_cmp(&first->word.key, call->key) && first->number > call->reached &&
 	       !memwait_key_cmp(&last->word.key, call->key) && last->number <= call->number;
 }
@@ -101,7 +101,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 		looked++;
 		call->reached = waiter->number;
 		next = rb_next(&waiter->node);
-		if (!memwait_group_is_pending(to_group(waiter))) {
+		if (!memwait_group_is_pending(memwait_group_of(waiter))) {
 			memwait_queue_remove(waiter);
 			continue;
 		}
@@ -113,7 +113,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 		if (!same) {
 			memwait_queue_move(waiter, to, target, whole);
 			if (unlikely(waiter->owned))
-				to_owned(waiter)->wide = wide;
+				memwait_owned_of(waiter)->wide = wide;
 		}
 		if (++call->moved == call->move)
 			break;
@@ -195,7 +195,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 }
 
 /**
- * memwait_requeue() - MEMWAIT_IOC_REQUEUE
+ * memwait_ioc_requeue() - MEMWAIT_IOC_REQUEUE
  * @requeue: from user space, unchecked
  * @user: its user address
  *
@@ -204,7 +204,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
  * Return: 0; MEMWAIT_NOT_EQUAL if the word holds another value, and nothing was done; or a negative
  * errno, see uapi/linux/memwait.h.
  */
-int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user)
+int memwait_ioc_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user)
 {
 	struct memwait_word source;
 	int ret;

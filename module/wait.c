@@ -48,7 +48,7 @@ static bool memwait_thread_end(struct memwait_group *group)
 	return !cmpxchg(&group->claimed, 0, MEMWAIT_CLAIMED_BY_ITSELF);
 }
 
-static int memwait_sleep(struct memwait_group *group)
+static int memwait_thread_sleep(struct memwait_group *group)
 {
 	clockid_t clock = group->clock == MEMWAIT_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 	ktime_t *expires = &group->deadline.expires;
@@ -96,7 +96,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		memwait_place_return(*place, group);
 	ret = memwait_group_join(group, waits, nr, index, NULL);
 	if (!ret)
-		ret = memwait_sleep(group);
+		ret = memwait_thread_sleep(group);
 	else if (!memwait_thread_end(group))
 		ret = MEMWAIT_OK;
 	memwait_group_leave(group, nr);
@@ -172,7 +172,7 @@ static __always_inline int memwait_check_one(struct memwait_waiter *waiter,
 					     const struct memwait_wait *wait)
 {
 	int ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
-	struct memwait_owned *owned = to_owned(waiter);
+	struct memwait_owned *owned = memwait_owned_of(waiter);
 
 	if (!ret)
 		ret = memwait_own_identity(wait->flags, NULL, &owned->identity);
@@ -192,7 +192,7 @@ static __always_inline int memwait_wait_one(struct memwait_group *group,
 }
 
 /**
- * memwait_wait() - MEMWAIT_IOC_WAIT
+ * memwait_ioc_wait() - MEMWAIT_IOC_WAIT
  * @wait: from user space, unchecked
  * @context: the caller's
  *
@@ -200,7 +200,7 @@ static __always_inline int memwait_wait_one(struct memwait_group *group,
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
-int memwait_wait(const struct memwait_wait *wait, struct memwait_context *context)
+int memwait_ioc_wait(const struct memwait_wait *wait, struct memwait_context *context)
 {
 	union memwait_one one __uninitialized;
 	struct memwait_waiter *waiter = one.group.waiters;
@@ -213,7 +213,7 @@ int memwait_wait(const struct memwait_wait *wait, struct memwait_context *contex
 }
 
 /**
- * memwait_wait_any() - MEMWAIT_IOC_WAIT_ANY
+ * memwait_ioc_wait_any() - MEMWAIT_IOC_WAIT_ANY
  * @any: from user space, unchecked
  * @user: its user address
  * @context: the caller's
@@ -222,8 +222,8 @@ int memwait_wait(const struct memwait_wait *wait, struct memwait_context *contex
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
  */
-int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
-		     struct memwait_context *context)
+int memwait_ioc_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
+			 struct memwait_context *context)
 {
 	struct memwait_group *group;
 	struct memwait_wait *waits;
@@ -301,7 +301,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 }
 
 /**
- * memwait_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
+ * memwait_ioc_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
  * @arg: from user space, unchecked
  * @user: its user address
  * @context: the caller's
@@ -314,9 +314,9 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
-int memwait_notify_wait(const struct memwait_notify_wait *arg,
-			struct memwait_notify_wait __user *user,
-			struct memwait_context *context)
+int memwait_ioc_notify_wait(const struct memwait_notify_wait *arg,
+			    struct memwait_notify_wait __user *user,
+			    struct memwait_context *context)
 {
 	union memwait_one one __uninitialized;
 	struct memwait_waiter *waiter = one.group.waiters;

@@ -206,7 +206,7 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
  */
 void memwait_watch_claimed(struct memwait_waiter *waiter)
 {
-	struct memwait_owned *owned = to_owned(waiter);
+	struct memwait_owned *owned = memwait_owned_of(waiter);
 
 	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
 	if (!list_empty(&owned->others))
@@ -227,7 +227,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
  */
 struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter)
 {
-	struct memwait_owned *owned = to_owned(waiter), *first;
+	struct memwait_owned *owned = memwait_owned_of(waiter), *first;
 
 	first = memwait_watch_find(waiter->bucket, &waiter->word.key);
 	INIT_LIST_HEAD(&owned->others);
@@ -252,7 +252,7 @@ struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter)
  */
 bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
-	struct memwait_owned *owned = to_owned(waiter), *first = memwait_watch_own(waiter);
+	struct memwait_owned *owned = memwait_owned_of(waiter), *first = memwait_watch_own(waiter);
 	u64 id = memwait_named_id(wait);
 	struct memwait_identity *identity;
 	bool alive;
@@ -293,7 +293,7 @@ static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_own
  */
 void memwait_watch_leave(struct memwait_waiter *waiter)
 {
-	struct memwait_owned *owned = to_owned(waiter);
+	struct memwait_owned *owned = memwait_owned_of(waiter);
 	const bool first = !RB_EMPTY_NODE(&owned->node);
 
 	lockdep_assert_held(&waiter->bucket->lock);
