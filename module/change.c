@@ -16,7 +16,7 @@
 #include <linux/uaccess.h>
 #include <asm/futex.h>
 
-#include "call.h"
+#include "scan.h"
 #include "trace.h"
 
 /* The 32-bit word to change. If the waiters' word is smaller, the word that contains it. */
@@ -74,31 +74,31 @@ static int memwait_notify_or_change(const struct memwait_change *change,
 				    const struct memwait_key *key, u32 *old)
 {
 	struct memwait_bucket *bucket = memwait_bucket_of(key);
-	struct memwait_call call __uninitialized;
+	struct memwait_scan scan __uninitialized;
 	int err = 0;
 	bool more;
 
-	memwait_call_init(&call, change->notify.count, 0);
-	call.kind = MEMWAIT_CALL_SURE;
+	memwait_scan_init(&scan, change->notify.count, 0);
+	scan.kind = MEMWAIT_SCAN_SURE;
 	do {
 		memwait_bucket_lock(bucket);
-		if (!call.woken)
-			memwait_call_start(&call, bucket, key);
-		more = memwait_call_claim(&call);
-		if (!more && !call.woken)
+		if (!scan.woken)
+			memwait_scan_start(&scan, bucket, key);
+		more = memwait_scan_claim(&scan);
+		if (!more && !scan.woken)
 			err = memwait_change_word(change, old);
 		memwait_step_begin();
 		spin_unlock(&bucket->lock);
-		memwait_step_end(&call);
+		memwait_step_end(&scan);
 		if (!more)
 			break;
-		memwait_call_pause(&call);
-		if (!call.woken && signal_pending(current))
+		memwait_scan_pause(&scan);
+		if (!scan.woken && signal_pending(current))
 			err = -ERESTARTNOINTR;
 	} while (!err);
 	if (!err && trace_memwait_notify_enabled())
-		trace_memwait_notify(key, change->notify.count, call.woken, false);
-	return err ?: call.woken;
+		trace_memwait_notify(key, change->notify.count, scan.woken, false);
+	return err ?: scan.woken;
 }
 
 /**
@@ -160,7 +160,7 @@ int memwait_ioc_change_notify(const struct memwait_change *change,
 		cond_resched();
 	}
 	if (!if_none_woken && notify->count)
-		ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_CALL_SURE);
+		ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_SCAN_SURE);
 	memwait_word_put(&word);
 	/* It was writable when probed above. The change remains even if this write fails. */
 	(void)put_user(old, &user->old);

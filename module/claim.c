@@ -48,9 +48,9 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
-#include "call.h"
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 #include "trace.h"
 
 /**

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Notify, and the steps of every call that claims waiters.
+ * Notify, and the steps of every scan that claims waiters.
  *
  * A step claims waiters under the bucket's lock, up to the capacity of struct memwait_wakes. The
  * step takes a reference to each thread and context, and does not touch a waiter after it
@@ -32,26 +32,26 @@
 #include <linux/sched/task.h>
 #include <linux/uaccess.h>
 
-#include "call.h"
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 #include "trace.h"
 
 /**
  * memwait_step_end() - wake threads and contexts claimed since memwait_step_begin()
- * @call: the call
+ * @scan: the scan
  *
  * Context: process context, may sleep; no bucket's lock is held.
  */
-void memwait_step_end(struct memwait_call *call)
+void memwait_step_end(struct memwait_scan *scan)
 {
-	struct memwait_wakes *wakes = &call->wakes;
+	struct memwait_wakes *wakes = &scan->wakes;
 	unsigned int i;
 
 	preempt_disable();	/* else the first woken thread may preempt this one for long */
 	for (i = 0; i < wakes->nr_tasks; i++) {
 		/* Several threads may each have a processor to run on. */
-		if (unlikely(call->kind == MEMWAIT_CALL_HANDS_OVER) && call->woken == 1)
+		if (unlikely(scan->kind == MEMWAIT_SCAN_HANDS_OVER) && scan->woken == 1)
 			memwait_wake_up_here(wakes->tasks[i]);
 		else
 			wake_up_process(wakes->tasks[i]);
@@ -71,47 +71,47 @@ void memwait_step_end(struct memwait_call *call)
 }
 
 /**
- * memwait_call_init() - initialise a call
- * @call: the call
+ * memwait_scan_init() - initialise a scan
+ * @scan: the scan
  * @count: the most waiters to wake
  * @move: the most waiters to move
  *
  * Context: any.
  */
-void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
+void memwait_scan_init(struct memwait_scan *scan, u32 count, u32 move)
 {
-	call->count = count;
-	call->woken = 0;
-	call->move = move;
-	call->moved = 0;
-	call->kind = MEMWAIT_CALL;
-	call->gives_way = true;
-	call->wakes.call = 0;
-	call->wakes.looked = 0;
-	call->wakes.nr_tasks = 0;
-	call->wakes.nr_contexts = 0;
-	call->wakes.crowded = false;
+	scan->count = count;
+	scan->woken = 0;
+	scan->move = move;
+	scan->moved = 0;
+	scan->kind = MEMWAIT_SCAN;
+	scan->gives_way = true;
+	scan->wakes.call = 0;
+	scan->wakes.looked = 0;
+	scan->wakes.nr_tasks = 0;
+	scan->wakes.nr_contexts = 0;
+	scan->wakes.crowded = false;
 }
 
 /**
- * memwait_call_start() - limit a call to the present waiters of a word
- * @call: the call
+ * memwait_scan_start() - limit a scan to the present waiters of a word
+ * @scan: the scan
  * @bucket: the word's
  * @key: the word's key
  *
  * Context: the bucket's lock is held.
  */
-void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket,
+void memwait_scan_start(struct memwait_scan *scan, struct memwait_bucket *bucket,
 			const struct memwait_key *key)
 {
 	lockdep_assert_held(&bucket->lock);
-	call->bucket = bucket;
-	call->key = key;
-	call->number = bucket->number;
-	call->reached = 0;
-	if (unlikely(min(call->count, bucket->nr_waiters) > MEMWAIT_STEP_POLLED) &&
-	    !call->wakes.call)
-		call->wakes.call = memwait_new_call();
+	scan->bucket = bucket;
+	scan->key = key;
+	scan->number = bucket->number;
+	scan->reached = 0;
+	if (unlikely(min(scan->count, bucket->nr_waiters) > MEMWAIT_STEP_POLLED) &&
+	    !scan->wakes.call)
+		scan->wakes.call = memwait_new_call();
 }
 
 /*
@@ -119,42 +119,42 @@ void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket
  * found waiters claimed by others does not end its step: its next step begins from the start, and a
  * thread that joins and leaves the queue again and again could hold it up.
  */
-static bool memwait_call_gives_way(const struct memwait_call *call)
+static bool memwait_scan_gives_way(const struct memwait_scan *scan)
 {
-	return call->wakes.looked && (call->woken || call->kind != MEMWAIT_CALL_SURE) &&
-	       memwait_bucket_is_wanted(call->bucket) && call->gives_way;
+	return scan->wakes.looked && (scan->woken || scan->kind != MEMWAIT_SCAN_SURE) &&
+	       memwait_bucket_is_wanted(scan->bucket) && scan->gives_way;
 }
 
 /**
- * memwait_call_claim() - claim some of the oldest waiters of a word
- * @call: the call. Waiters that others have claimed are dequeued
+ * memwait_scan_claim() - claim some of the oldest waiters of a word
+ * @scan: the scan. Waiters that others have claimed are dequeued
  *
  * Context: the bucket's lock is held.
  *
  * Return: whether there may be more to do.
  */
-bool memwait_call_claim(struct memwait_call *call)
+bool memwait_scan_claim(struct memwait_scan *scan)
 {
 	struct memwait_waiter *waiter;
 	enum memwait_claim claim;
 	struct rb_node *next;
 
-	if (call->woken == call->count)
+	if (scan->woken == scan->count)
 		return false;
-	for (waiter = memwait_call_next(call); waiter;
-	     waiter = next ? memwait_call_after(call, next) : memwait_call_next(call)) {
-		if (memwait_wakes_are_full(&call->wakes) || memwait_call_gives_way(call))
+	for (waiter = memwait_scan_next(scan); waiter;
+	     waiter = next ? memwait_scan_after(scan, next) : memwait_scan_next(scan)) {
+		if (memwait_wakes_are_full(&scan->wakes) || memwait_scan_gives_way(scan))
 			return true;
-		call->wakes.looked++;
-		call->reached = waiter->number;
+		scan->wakes.looked++;
+		scan->reached = waiter->number;
 		/*
 		 * Not if this waiter may be the last: finding the next can take as long as finding
 		 * the first.
 		 */
-		next = call->count - call->woken > 1 ? rb_next(&waiter->node) : NULL;
-		claim = memwait_claim_waiter(waiter, MEMWAIT_OK, &call->wakes);
+		next = scan->count - scan->woken > 1 ? rb_next(&waiter->node) : NULL;
+		claim = memwait_claim_waiter(waiter, MEMWAIT_OK, &scan->wakes);
 		if (likely(claim == MEMWAIT_CLAIM_WON)) {
-			if (++call->woken == call->count)
+			if (++scan->woken == scan->count)
 				break;
 		} else if (claim == MEMWAIT_CLAIM_LOST) {
 			memwait_queue_remove(waiter);
@@ -164,46 +164,46 @@ bool memwait_call_claim(struct memwait_call *call)
 }
 
 /**
- * memwait_call_pause() - let others go first between two steps
- * @call: the call. If memwait_call_start() did not foresee a second step, it gets its number only
- *	here, so it may wake a context twice
+ * memwait_scan_pause() - let others go first between two steps
+ * @scan: the scan. If memwait_scan_start() did not foresee a second step, the call gets a number
+ *	only here, and may wake a context twice
  *
  * Context: process context, may sleep; no lock is held.
  *
  * Return: whether to continue.
  */
-bool memwait_call_pause(struct memwait_call *call)
+bool memwait_scan_pause(struct memwait_scan *scan)
 {
-	if (!call->wakes.call)
-		call->wakes.call = memwait_new_call();
+	if (!scan->wakes.call)
+		scan->wakes.call = memwait_new_call();
 	cond_resched();
-	call->gives_way = memwait_bucket_let_others(call->bucket);
-	if (call->kind == MEMWAIT_CALL_PASSES_ON)
+	scan->gives_way = memwait_bucket_let_others(scan->bucket);
+	if (scan->kind == MEMWAIT_SCAN_PASSES_ON)
 		return true;
 	try_to_freeze();
-	return call->kind == MEMWAIT_CALL_SURE || !memwait_is_killed();
+	return scan->kind == MEMWAIT_SCAN_SURE || !memwait_is_killed();
 }
 
 /* noinline: most notifies find no waiter, and must not pay for this stack frame. */
 static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 					  const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind, u64 number)
+					  enum memwait_scan_kind kind, u64 number)
 {
-	struct memwait_call call __uninitialized;
+	struct memwait_scan scan __uninitialized;
 	bool more;
 
-	memwait_call_init(&call, count, 0);
-	call.kind = kind;
-	call.wakes.call = number;
+	memwait_scan_init(&scan, count, 0);
+	scan.kind = kind;
+	scan.wakes.call = number;
 	memwait_bucket_lock(bucket);
-	memwait_call_start(&call, bucket, key);
+	memwait_scan_start(&scan, bucket, key);
 	for (;;) {
-		more = memwait_call_claim(&call);
+		more = memwait_scan_claim(&scan);
 		memwait_step_begin();
 		spin_unlock(&bucket->lock);
-		memwait_step_end(&call);
-		if (!more || !memwait_call_pause(&call))
-			return call.woken;
+		memwait_step_end(&scan);
+		if (!more || !memwait_scan_pause(&scan))
+			return scan.woken;
 		memwait_bucket_lock(bucket);
 	}
 }
@@ -213,7 +213,7 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
  * all of its completions, unless a read comes in between.
  */
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    enum memwait_call_kind kind, u64 number)
+					    enum memwait_scan_kind kind, u64 number)
 {
 	struct memwait_bucket *bucket = memwait_bucket_of(key);
 
@@ -230,7 +230,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
  * memwait_notify_word() - wake the oldest waiters of a word
  * @key: the word's key; the caller holds a reference to its space
  * @count: the most waiters to wake, not 0
- * @kind: what ends the call early, and whether the caller is about to sleep
+ * @kind: what ends the scan early, and whether the caller is about to sleep
  *
  * Allocates nothing and does not access the word.
  *
@@ -238,7 +238,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
  *
  * Return: the number of waiters woken. Each of them, and no other waiter, will see MEMWAIT_OK.
  */
-int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_call_kind kind)
+int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_scan_kind kind)
 {
 	int woken = __memwait_notify(key, count, kind, 0);
 
@@ -258,7 +258,7 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_c
  */
 void memwait_pass_on(const struct memwait_key *key, u64 number)
 {
-	u32 woken = __memwait_notify(key, 1, MEMWAIT_CALL_PASSES_ON, number);
+	u32 woken = __memwait_notify(key, 1, MEMWAIT_SCAN_PASSES_ON, number);
 
 	trace_memwait_notify(key, 1, woken, true);
 }
@@ -282,7 +282,7 @@ int memwait_ioc_notify(const struct memwait_notify *notify)
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_CALL);
+	ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_SCAN);
 	memwait_word_put(&word);
 	return ret;
 }
@@ -383,7 +383,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	for (i = 0; i < done; i++) {
 		if (!counts[i])
 			continue;
-		woken = __memwait_notify(&words[i].key, counts[i], MEMWAIT_CALL, call);
+		woken = __memwait_notify(&words[i].key, counts[i], MEMWAIT_SCAN, call);
 		trace_memwait_notify(&words[i].key, counts[i], woken, false);
 		counts[i] = woken;
 		cond_resched();

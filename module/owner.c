@@ -26,9 +26,9 @@
 #include <trace/events/sched.h>
 #include <trace/events/signal.h>
 
-#include "call.h"
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 
 /*
  * Steps in one run of the work, at each close of a dying process, and between checks for signals.
@@ -65,13 +65,13 @@ static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u64 number)
 {
-	struct memwait_call call __uninitialized;
+	struct memwait_scan scan __uninitialized;
 	struct memwait_owned *first = NULL;
 	struct memwait_bucket *bucket;
 	unsigned int nr;
 
-	memwait_call_init(&call, 0, 0);
-	call.wakes.call = number;
+	memwait_scan_init(&scan, 0, 0);
+	scan.wakes.call = number;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
 		first = memwait_watch_lock(identity, own);
 		if (!first)
@@ -81,10 +81,10 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
 		if (identity->ended && !first->may_be_named)
 			memwait_unwatch(first);
 		else
-			memwait_watch_tell(first, &call.wakes);
+			memwait_watch_tell(first, &scan.wakes);
 		memwait_step_begin();
 		spin_unlock(&bucket->lock);
-		memwait_step_end(&call);
+		memwait_step_end(&scan);
 	}
 	return first;
 }

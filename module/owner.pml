@@ -389,7 +389,7 @@ inline requeue()
 {
 	atomic { !locked[A] -> locked[A] = true; in_kernel[me] = true };
 	spin_lock(locked[B]);
-	/* memwait_call_move() */
+	/* memwait_scan_move() */
 	d_step {
 		do
 		:: nempty(waiters[A]) ->

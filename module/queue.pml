@@ -201,7 +201,7 @@ inline queue_leave(e)
 	od
 }
 
-/* memwait_call_next(): e, if covered */
+/* memwait_scan_next(): e, if covered */
 inline look(k)
 {
 	d_step {
@@ -243,10 +243,10 @@ inline look(k)
 }
 
 /*
- * memwait_call_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until
+ * memwait_scan_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until
  * nr is most. A waiter that was claimed otherwise is removed.
  */
-inline call_claim(q, k, most)
+inline scan_claim(q, k, most)
 {
 	do
 	:: look(k);
@@ -337,7 +337,7 @@ inline notify(k, count)
 		in_call = in_call || of_all;
 		do
 		:: one = (nr < count -> nr + 1 : nr);
-		   call_claim(q, k, one);
+		   scan_claim(q, k, one);
 		   look(k);
 		   more = nr < count && covered;
 		   spin_unlock(q);
@@ -349,7 +349,7 @@ inline notify(k, count)
 		od;
 		in_call = in_call && !of_all
 #else
-		call_claim(q, k, count);
+		scan_claim(q, k, count);
 		spin_unlock(q)
 #endif
 	:: else
@@ -505,7 +505,7 @@ proctype hander(byte on)
 	fi;
 #endif
 	spin_lock(q);
-	call_claim(q, on, 1);
+	scan_claim(q, on, 1);
 #ifdef MUTATION_CHANGES_AFTER_THE_LOCK
 	spin_unlock(q);
 #endif
@@ -624,7 +624,7 @@ proctype requeuer(byte source; byte target)
 #endif
 	if
 	:: word[source] == 0 ->
-		/* memwait_call_move() */
+		/* memwait_scan_move() */
 		do
 		:: len(waiters[source]) > 0 ->
 			waiters[source]?<e>;

@@ -6,9 +6,9 @@
 #include <linux/mutex.h>
 #include <linux/uio.h>
 
-#include "call.h"
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 #include "trace.h"
 
 /* Returns the number of whole records copied. */

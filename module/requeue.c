@@ -19,9 +19,9 @@
 #include <linux/uaccess.h>
 
 #include "begin.h"
-#include "call.h"
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 #include "trace.h"
 
 static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_bucket *target)
@@ -57,19 +57,19 @@ static bool memwait_waiter_is_persistent(const struct memwait_waiter *waiter)
  * Whether a step moves the waiters of a whole bucket to an empty bucket, except for persistent
  * waits. The tree then moves as a whole, which takes a third of the time.
  */
-static bool memwait_call_moves_bucket(const struct memwait_call *call,
+static bool memwait_scan_moves_bucket(const struct memwait_scan *scan,
 				      const struct memwait_bucket *to)
 {
-	const struct memwait_bucket *from = call->bucket;
+	const struct memwait_bucket *from = scan->bucket;
 	const struct memwait_waiter *first, *last;
 
 	if (to->nr_waiters || !from->nr_waiters ||
-	    from->nr_waiters > min_t(u32, call->move - call->moved, MEMWAIT_STEP))
+	    from->nr_waiters > min_t(u32, scan->move - scan->moved, MEMWAIT_STEP))
 		return false;
 	first = memwait_waiter_at(rb_first(&from->waiters));
 	last = memwait_waiter_at(rb_last(&from->waiters));
-	return !memwait_key_cmp(&first->word.key, call->key) && first->number > call->reached &&
-	       !memwait_key_cmp(&last->word.key, call->key) && last->number <= call->number;
+	return !memwait_key_cmp(&first->word.key, scan->key) && first->number > scan->reached &&
+	       !memwait_key_cmp(&last->word.key, scan->key) && last->number <= scan->number;
 }
 
 /*
@@ -78,28 +78,28 @@ static bool memwait_call_moves_bucket(const struct memwait_call *call,
  * notified. If both words are the same, the waiters stay where they are, and are only counted.
  * Returns whether there may be more to do. @wide: both words have 64 bits.
  */
-static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *to,
+static bool memwait_scan_move(struct memwait_scan *scan, struct memwait_bucket *to,
 			      const struct memwait_key *target, bool wide)
 {
-	bool same = !memwait_key_cmp(call->key, target), whole, more = false;
+	bool same = !memwait_key_cmp(scan->key, target), whole, more = false;
 	struct rb_root staying = RB_ROOT;
 	struct memwait_waiter *waiter;
 	unsigned int looked = 0;
 	struct rb_node *next;
 
 	lockdep_assert_held(&to->lock);
-	if (call->moved == call->move)
+	if (scan->moved == scan->move)
 		return false;
-	whole = memwait_call_moves_bucket(call, to);
-	for (waiter = memwait_call_next(call); waiter; waiter = memwait_call_after(call, next)) {
+	whole = memwait_scan_moves_bucket(scan, to);
+	for (waiter = memwait_scan_next(scan); waiter; waiter = memwait_scan_after(scan, next)) {
 		if (looked == MEMWAIT_STEP ||
-		    (looked && !whole && call->gives_way &&
-		     (memwait_bucket_is_wanted(call->bucket) || memwait_bucket_is_wanted(to)))) {
+		    (looked && !whole && scan->gives_way &&
+		     (memwait_bucket_is_wanted(scan->bucket) || memwait_bucket_is_wanted(to)))) {
 			more = true;
 			break;
 		}
 		looked++;
-		call->reached = waiter->number;
+		scan->reached = waiter->number;
 		next = rb_next(&waiter->node);
 		if (!memwait_group_is_pending(memwait_group_of(waiter))) {
 			memwait_queue_remove(waiter);
@@ -115,21 +115,21 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 			if (unlikely(waiter->owned))
 				memwait_owned_of(waiter)->wide = wide;
 		}
-		if (++call->moved == call->move)
+		if (++scan->moved == scan->move)
 			break;
 	}
 	if (whole) {
-		to->waiters = call->bucket->waiters;
-		call->bucket->waiters = staying;
+		to->waiters = scan->bucket->waiters;
+		scan->bucket->waiters = staying;
 	}
 	smp_mb();	/* (H) pairs with (A) */
 	return more;
 }
 
-static bool memwait_call_requeue(struct memwait_call *call, struct memwait_bucket *to,
+static bool memwait_scan_requeue(struct memwait_scan *scan, struct memwait_bucket *to,
 				 const struct memwait_key *target, bool wide)
 {
-	return memwait_call_claim(call) || memwait_call_move(call, to, target, wide);
+	return memwait_scan_claim(scan) || memwait_scan_move(scan, to, target, wide);
 }
 
 /*
@@ -144,32 +144,32 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 {
 	struct memwait_bucket *from = memwait_bucket_of(source), *to = memwait_bucket_of(target);
 	const bool wide = memwait_size(requeue->flags) == 8;
-	struct memwait_call call __uninitialized;
+	struct memwait_scan scan __uninitialized;
 	bool more;
 	int ret;
 
-	memwait_call_init(&call, requeue->count, requeue->move);
+	memwait_scan_init(&scan, requeue->count, requeue->move);
 	memwait_pair_lock(from, to);
-	memwait_call_start(&call, from, source);
+	memwait_scan_start(&scan, from, source);
 	for (;;) {
-		if (!call.woken && !call.moved) {
+		if (!scan.woken && !scan.moved) {
 			pagefault_disable();
 			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 			pagefault_enable();
 		}
-		more = !ret && memwait_call_requeue(&call, to, target, wide);
+		more = !ret && memwait_scan_requeue(&scan, to, target, wide);
 		memwait_step_begin();
 		memwait_pair_unlock(from, to);
-		memwait_step_end(&call);
+		memwait_step_end(&scan);
 		if (!more)
 			break;
-		if (!memwait_call_pause(&call))
+		if (!memwait_scan_pause(&scan))
 			break;
-		call.gives_way &= memwait_bucket_let_others(to);
+		scan.gives_way &= memwait_bucket_let_others(to);
 		memwait_pair_lock(from, to);
 	}
-	requeue->woken = call.woken;
-	requeue->moved = call.moved;
+	requeue->woken = scan.woken;
+	requeue->moved = scan.moved;
 	if (!ret)
 		trace_memwait_requeue(source, target, requeue);
 	return ret == -EFAULT ? -EAGAIN : ret;

@@ -13,9 +13,9 @@
 #include <linux/uaccess.h>
 
 #include "begin.h"
-#include "call.h"
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 #include "trace.h"
 
 /* noinline, here and below: an untraced wait must not pay for tracing, nor read the clock. */
@@ -292,7 +292,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
 		woken = memwait_notify_word(&word.key, arg->notify.count,
-					    sleeps ? MEMWAIT_CALL_HANDS_OVER : MEMWAIT_CALL);
+					    sleeps ? MEMWAIT_SCAN_HANDS_OVER : MEMWAIT_SCAN);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}

@@ -38,8 +38,8 @@
 #include <linux/preempt.h>
 #include <linux/sched/task.h>
 
-#include "call.h"
 #include "context.h"
+#include "scan.h"
 
 static atomic64_t memwait_nr_calls;
 

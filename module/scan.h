@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A scan of a word's queue, which claims waiters in steps, for a notify, a requeue, or the report
+ * of a death. See notify.c.
+ */
+#ifndef MEMWAIT_SCAN_H
+#define MEMWAIT_SCAN_H
+
+#include "memwait.h"
+
+/* Kinds of scans: they differ in what ends a scan early, and what its caller does next. */
+enum memwait_scan_kind {
+	MEMWAIT_SCAN,		/* SIGKILL ends it, the freezer stops it */
+	MEMWAIT_SCAN_HANDS_OVER, /* the same, and the caller is about to sleep */
+	MEMWAIT_SCAN_SURE,	/* only the freezer stops it */
+	MEMWAIT_SCAN_PASSES_ON,	/* neither: acts for a thread or context that has ended */
+};
+
+/**
+ * struct memwait_scan - progress of a scan
+ * @count: the most waiters to wake
+ * @woken: waiters woken so far
+ * @move: the most waiters to move
+ * @moved: waiters moved so far
+ * @bucket: of the word whose waiters it claims
+ * @key: the word's key
+ * @number: waiters with a greater number joined after the scan began
+ * @reached: number of the last waiter looked at; the scan continues after it
+ * @kind: what ends the scan early, and whether the caller is about to sleep
+ * @gives_way: a step ends for a thread that waits for the bucket's lock
+ * @wakes: the wake-ups of the present step
+ */
+struct memwait_scan {
+	u32 count;
+	u32 woken;
+	u32 move;
+	u32 moved;
+	struct memwait_bucket *bucket;
+	const struct memwait_key *key;
+	u64 number;
+	u64 reached;
+	enum memwait_scan_kind kind;
+	bool gives_way;
+	struct memwait_wakes wakes;
+};
+
+/* Whether the present step must end, see MEMWAIT_STEP. */
+static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
+{
+	return wakes->looked >= MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
+	       wakes->nr_contexts == MEMWAIT_STEP_POLLED || wakes->crowded;
+}
+
+/* The waiter, if there is one and the scan covers it. */
+static inline struct memwait_waiter *memwait_scan_covers(const struct memwait_scan *scan,
+							 struct memwait_waiter *waiter)
+{
+	return waiter && waiter->number <= scan->number ? waiter : NULL;
+}
+
+/* The next waiter that the scan covers, or NULL. */
+static inline struct memwait_waiter *memwait_scan_next(const struct memwait_scan *scan)
+{
+	return memwait_scan_covers(scan, memwait_queue_next(scan->bucket, scan->key,
+							    scan->reached));
+}
+
+/*
+ * The same, for a caller that may have dequeued the previous waiter. @next: from rb_next() of the
+ * previous waiter's node.
+ */
+static inline struct memwait_waiter *memwait_scan_after(const struct memwait_scan *scan,
+							struct rb_node *next)
+{
+	return memwait_scan_covers(scan, memwait_of_word(memwait_waiter_at(next), scan->key));
+}
+
+void memwait_step_end(struct memwait_scan *scan);
+void memwait_scan_init(struct memwait_scan *scan, u32 count, u32 move);
+void memwait_scan_start(struct memwait_scan *scan, struct memwait_bucket *bucket,
+			const struct memwait_key *key);
+bool memwait_scan_claim(struct memwait_scan *scan);
+bool memwait_scan_pause(struct memwait_scan *scan);
+int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_scan_kind kind);
+
+#endif /* MEMWAIT_SCAN_H */
