@@ -35,7 +35,7 @@ struct memwait_context *memwait_context_alloc(void)
 	spin_lock_init(&context->lock);
 	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
-	INIT_LIST_HEAD(&context->places);
+	INIT_LIST_HEAD(&context->positions);
 	INIT_LIST_HEAD(&context->readers);
 	init_waitqueue_head(&context->pollers);
 	rcuwait_init(&context->first_reader);

@@ -31,7 +31,7 @@ enum memwait_resource {
 	MEMWAIT_SPARES,		/* ended waits cached for reuse */
 	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
 	/* Words of interrupted threads; the limit is that of MEMWAIT_WAITS. */
-	MEMWAIT_PLACES = MEMWAIT_LIMITS,
+	MEMWAIT_POSITIONS = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
 };
 
@@ -150,9 +150,9 @@ struct memwait_reader {
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context, if no read has looked at @completed since
  * @spares: waits for one word, without and with MEMWAIT_OWNED
- * @places: records of interrupted threads; a record moves to the end when it is checked for a dead
- * thread; see place.c
- * @nr_places: length of @places
+ * @positions: records of interrupted threads; a record moves to the end when it is checked for a
+ *	dead thread; see position.c
+ * @nr_positions: length of @positions
  * @last_pins: the pins of the last wait on a private word and of the last wait on a word of a file,
  * or %NULL; without references
  * @spare_pin: memory of a freed pin for the next pin, or %NULL; not protected by a lock
@@ -189,8 +189,8 @@ struct memwait_context {
 	u64 nr_numbered;
 	u64 woken_by;
 	struct memwait_spares spares[2];
-	struct list_head places;
-	unsigned int nr_places;
+	struct list_head positions;
+	unsigned int nr_positions;
 	struct memwait_pin *last_pins[2];
 	struct memwait_pin *spare_pin;
 	atomic_t nr_pins;
@@ -247,8 +247,8 @@ void memwait_context_exit(void);
 static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
 				       unsigned long n)
 {
-	const enum memwait_resource limited = resource == MEMWAIT_PLACES ? MEMWAIT_WAITS : resource;
-	unsigned long limit = READ_ONCE(memwait_limits[limited]);
+	unsigned long limit = READ_ONCE(memwait_limits[resource == MEMWAIT_POSITIONS ?
+						       MEMWAIT_WAITS : resource]);
 	long used = atomic_long_read(&user->used[resource]);
 
 	do {
@@ -359,41 +359,41 @@ void memwait_expire_close(struct memwait_context *context);
 /* arm.c */
 int memwait_ioc_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 
-/* place.c */
+/* position.c */
 
 #define MEMWAIT_ABSENT_BITS	10
 
 /**
  * struct memwait_absent - threads of one hash that are away from their waits
  * @lock: protects the rest
- * @places: their records, by struct pid
+ * @positions: their records, by struct pid
  */
 struct memwait_absent {
-	spinlock_t lock;	/* see the top of place.c */
-	struct rb_root places;
+	spinlock_t lock;	/* see the top of position.c */
+	struct rb_root positions;
 };
 
-struct memwait_place;
+struct memwait_position;
 extern struct memwait_absent memwait_absent[1 << MEMWAIT_ABSENT_BITS];
-struct memwait_place *memwait_place_find(struct memwait_absent *absent);
-void memwait_place_return(const struct memwait_place *place, struct memwait_group *group);
-void memwait_place_note(struct memwait_place **place, const struct memwait_group *group);
-void memwait_place_keep(struct memwait_context *context, struct memwait_place *place);
-void memwait_place_free(struct memwait_place *place);
-void memwait_places_free(struct memwait_context *context);
-void memwait_place_init(void);
+struct memwait_position *memwait_position_find(struct memwait_absent *absent);
+void memwait_position_return(const struct memwait_position *record, struct memwait_group *group);
+void memwait_position_record(struct memwait_position **record, const struct memwait_group *group);
+void memwait_position_add(struct memwait_context *context, struct memwait_position *record);
+void memwait_position_free(struct memwait_position *record);
+void memwait_position_free_all(struct memwait_context *context);
+void memwait_position_init(void);
 
 static inline struct memwait_absent *memwait_absent_of(const struct pid *pid)
 {
 	return &memwait_absent[hash_ptr(pid, MEMWAIT_ABSENT_BITS)];
 }
 
-/* memwait_place_find() for the current thread. Only the thread itself adds its record. */
-static __always_inline struct memwait_place *memwait_place_take(void)
+/* memwait_position_find() for the current thread. Only the thread itself adds its record. */
+static __always_inline struct memwait_position *memwait_position_take(void)
 {
 	struct memwait_absent *absent = memwait_absent_of(task_pid(current));
 
-	return likely(RB_EMPTY_ROOT(&absent->places)) ? NULL : memwait_place_find(absent);
+	return likely(RB_EMPTY_ROOT(&absent->positions)) ? NULL : memwait_position_find(absent);
 }
 
 /* owner.c */

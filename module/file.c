@@ -217,7 +217,7 @@ int memwait_release(struct inode *inode, struct file *file)
 	struct memwait_context *context = file->private_data;
 
 	memwait_expire_close(context);
-	memwait_places_free(context);
+	memwait_position_free_all(context);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	memwait_context_end(context);
 	memwait_context_put(context);
@@ -297,7 +297,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	pending = context->nr_pending;
 	completed = context->nr_completed;
 	pins = atomic_read(&context->nr_pins);
-	places = context->nr_places;
+	places = context->nr_positions;
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
 		   completed, pins, places);

@@ -158,7 +158,7 @@ static int __init memwait_init(void)
 	int err;
 
 	memwait_limits_init();
-	memwait_place_init();
+	memwait_position_init();
 	err = memwait_queue_init();
 	if (err)
 		return err;

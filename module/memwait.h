@@ -15,7 +15,7 @@
  *	notify.c		notify, and calls in steps
  *	claim.c			how a wait ends; completions
  *	wake.c			waking readers and pollers
- *	place.c			interrupted threads: their queue positions, the effect of a signal
+ *	position.c		interrupted threads: their queue positions, the effect of a signal
  *	queue.c			queues of waiters
  *	watch.c			whose death the waiters of a word are notified of
  *	bucket.c		the lock of a bucket
@@ -635,7 +635,7 @@ int memwait_ioc_notify_wait(const struct memwait_notify_wait *arg,
 			    struct memwait_notify_wait __user *user,
 			    struct memwait_context *context);
 
-/* place.c */
+/* position.c */
 bool memwait_dies_of_signal(void);
 
 /**

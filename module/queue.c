@@ -50,13 +50,13 @@
  * was the bucket's last when it began.
  *
  * A thread that was away, in a signal handler, returns to its position with its old number, see
- * place.c. A call covers waiters that return while it runs, because they are as old as others that
- * it covers. It skips a waiter whose number it has passed: that waiter was absent then, and has
- * compared the word since. So a call visits each number once, and a thread that returns, ends its
- * wait and returns again cannot hold the call up.
+ * position.c. A call covers waiters that return while it runs, because they are as old as others
+ * that it covers. It skips a waiter whose number it has passed: that waiter was absent then, and
+ * has compared the word since. So a call visits each number once, and a thread that returns, ends
+ * its wait and returns again cannot hold the call up.
  *
  * A key in a tree is the key of a living space, because its waiter holds the space. Numbers outlive
- * the space: place.c checks records of words whose space has been freed.
+ * the space: position.c checks records of words whose space has been freed.
  *
  * The waiters of other words only make a tree deeper: they cost the logarithm of their number, and
  * the time of a step with the lock held. The hash has a secret seed.

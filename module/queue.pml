@@ -16,7 +16,7 @@
 #define IN_STEPS
 #endif
 #ifdef RETURNS
-#define PLACE
+#define POSITION
 #endif
 
 #define NONE	255
@@ -92,7 +92,7 @@ inline spin_unlock(q)
 /* the end of memwait_queue_join() */
 inline queue_add(q, k, e)
 {
-#ifdef PLACE
+#ifdef POSITION
 	if
 	:: returns[e] ->
 		x = len(waiters[k]);
@@ -287,7 +287,7 @@ inline scan_claim(q, k, most)
 		if
 		:: won ->
 			d_step {
-#if defined(PLACE) && !defined(RETURNS)
+#if defined(POSITION) && !defined(RETURNS)
 				/* R12: each waiter behind this one began to wait later. */
 				x = len(waiters[k]);
 				do
@@ -437,13 +437,13 @@ inline finished()
 	running--
 }
 
-#ifdef PLACE
-#define PLACE_LOCALS	byte x, y, reached; bool put
+#ifdef POSITION
+#define POSITION_LOCALS	byte x, y, reached; bool put
 #else
-#define PLACE_LOCALS	bit unused
+#define POSITION_LOCALS	bit unused
 #endif
 #define LOCALS	byte q, e, i, nr, k, k2, limit, one; \
-	bool ok, equal, won, more, covered, of_all; PLACE_LOCALS
+	bool ok, equal, won, more, covered, of_all; POSITION_LOCALS
 
 proctype waiter(byte self; bool timed; bool mortal)
 {
@@ -544,10 +544,11 @@ proctype caller(byte on; byte count)
 }
 #endif
 
-#ifdef PLACE
+#ifdef POSITION
 /*
- * A thread with its record: memwait_place_return(), memwait_place_note() and memwait_place_free().
- * The thread may be interrupted and return. It waits until it is notified and, in PLACE, once more.
+ * A thread with its record: memwait_position_return(), memwait_position_record() and
+ * memwait_position_free(). The thread may be interrupted and return. It waits until it is notified
+ * and, in POSITION, once more.
  */
 proctype guest(byte self)
 {
@@ -557,7 +558,7 @@ proctype guest(byte self)
 	if
 	:: !ok
 	:: ok && !won ->
-#ifndef MUTATION_PLACE_IS_LOST
+#ifndef MUTATION_POSITION_IS_LOST
 		returns[self] = true;
 #endif
 		claimed[self] = NONE;
@@ -565,7 +566,7 @@ proctype guest(byte self)
 	:: ok && won
 	fi;
 #ifndef RETURNS
-#ifndef MUTATION_PLACE_IS_KEPT_FOR_EVER
+#ifndef MUTATION_POSITION_IS_KEPT_FOR_EVER
 	returns[self] = false;
 #endif
 	age[self] = 0;
@@ -753,7 +754,7 @@ init
 		run waiter(2, false, false);
 		bucket[2] != NONE;
 		run host(A)
-#elif defined(PLACE)
+#elif defined(POSITION)
 		/* One thread is interrupted and returns; others are there or come in between. */
 		running = 4;
 		run guest(0);

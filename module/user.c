@@ -43,12 +43,12 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
  * bytes, a context with its file and a spare pin 820 bytes, an identity 280 bytes, a spare 200, a
- * place 100; a wait or spare with MEMWAIT_OWNED 88 more. Together that is about a twentieth of the
- * memory. But a pin may be the last reference to 1.6 KiB of a closed file plus its contents, or to
- * up to 12 KiB of a dead process. Because each pin counts as MEMWAIT_PIN_WAITS waits, these take up
- * to another twelfth. A place also holds its thread's struct pid. Each new place frees those of up
- * to two dead threads, so a context has hardly more of these than threads have lived at the same
- * time.
+ * record of an interrupted thread 100; a wait or spare with MEMWAIT_OWNED 88 more. Together that is
+ * about a twentieth of the memory. But a pin may be the last reference to 1.6 KiB of a closed file
+ * plus its contents, or to up to 12 KiB of a dead process. Because each pin counts as
+ * MEMWAIT_PIN_WAITS waits, these take up to another twelfth. Such a record also holds its thread's
+ * struct pid. Each new record frees those of up to two dead threads, so a context has hardly more
+ * of these than threads have lived at the same time.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,

@@ -84,7 +84,7 @@ static int memwait_thread_sleep(struct memwait_group *group)
 static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      const struct memwait_wait *waits, u32 nr,
 					      u32 __user *user_index, u32 *index,
-					      struct memwait_place **place)
+					      struct memwait_position **record)
 {
 	u64 begun = 0;
 	int ret;
@@ -92,8 +92,8 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	if (trace_memwait_wait_begin_enabled() || trace_memwait_wait_end_enabled())
 		begun = memwait_wait_begins(group);
 	memwait_group_init(group, nr);
-	if (unlikely(*place))
-		memwait_place_return(*place, group);
+	if (unlikely(*record))
+		memwait_position_return(*record, group);
 	ret = memwait_group_join(group, waits, nr, index, NULL);
 	if (!ret)
 		ret = memwait_thread_sleep(group);
@@ -116,7 +116,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		if (ret)
 			memwait_pass_on(&group->waiters[*index].word.key, 0);
 	} else if (ret == -ERESTARTSYS) {
-		memwait_place_note(place, group);
+		memwait_position_record(record, group);
 	}
 	if (trace_memwait_wait_end_enabled())
 		memwait_wait_ends(group, begun, *index, ret);
@@ -132,7 +132,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       u64 deadline, u32 flags, u32 __user *user_index,
 					       struct memwait_context *context)
 {
-	struct memwait_place *place = memwait_place_take();
+	struct memwait_position *record = memwait_position_take();
 	u32 index = 0;
 	int ret;
 
@@ -142,7 +142,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		ret = memwait_begin_check(waits, nr, group->deadline.expires, group->clock,
 					  &index);
 		if (!ret)
-			ret = memwait_thread_try(group, waits, nr, user_index, &index, &place);
+			ret = memwait_thread_try(group, waits, nr, user_index, &index, &record);
 		memwait_begin_put(group->waiters, nr);
 		if (ret != -EAGAIN)
 			break;
@@ -151,11 +151,11 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		if (ret)
 			break;
 	}
-	if (unlikely(place)) {
+	if (unlikely(record)) {
 		if (ret < 0 || ret == MEMWAIT_NOT_EQUAL)
-			memwait_place_keep(context, place);
+			memwait_position_add(context, record);
 		else
-			memwait_place_free(place);
+			memwait_position_free(record);
 	}
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
 		ret = -EFAULT;

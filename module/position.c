@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Places: how a thread retains its queue position after an interrupted wait.
+ * Queue positions of interrupted threads: how a thread retains its position.
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
  * and the thread leaves its queues. The thread returns by a restart, or calls again after EINTR. A
@@ -41,7 +41,7 @@
 #include "context.h"
 
 /* Records of other threads that are checked when a record is added. */
-#define MEMWAIT_PLACE_SWEEP	2
+#define MEMWAIT_POSITION_SWEEP	2
 
 /**
  * struct memwait_inode_number - distinguishes a file from a later file at the same address
@@ -54,104 +54,104 @@ struct memwait_inode_number {
 };
 
 /**
- * struct memwait_stand - a thread's position in one queue
+ * struct memwait_queue_position - a thread's position in one queue
  * @key: of the word; of the target if the waiter was moved
  * @inode: of a shared mapping
  * @number: in the queue, not 0
  */
-struct memwait_stand {
+struct memwait_queue_position {
 	struct memwait_key key;
 	struct memwait_inode_number inode;
 	u64 number;
 };
 
 /**
- * struct memwait_place - a record: the queue positions of a thread
- * @node: in &memwait_absent.places; protected by its lock
+ * struct memwait_position - a record: the queue positions of a thread
+ * @node: in &memwait_absent.positions; protected by its lock
  * @context: of the wait; this and the next are protected by its lock while the record is in a tree
- * @context_node: in &memwait_context.places
+ * @context_node: in &memwait_context.positions
  * @pid: the thread, with a reference
  * @exec_id: the thread's .self_exec_id
- * @nr: length of @stands
- * @stands: one for each word of the wait
+ * @nr: length of @queues
+ * @queues: one for each word of the wait
  */
-struct memwait_place {
+struct memwait_position {
 	struct rb_node node;
 	struct memwait_context *context;
 	struct list_head context_node;
 	struct pid *pid;
 	u64 exec_id;
 	u32 nr;
-	struct memwait_stand stands[];
+	struct memwait_queue_position queues[];
 };
 
 struct memwait_absent memwait_absent[1 << MEMWAIT_ABSENT_BITS];
 
-static struct memwait_place *memwait_place_at(const struct rb_node *node)
+static struct memwait_position *memwait_position_at(const struct rb_node *node)
 {
-	return rb_entry(node, struct memwait_place, node);
+	return rb_entry(node, struct memwait_position, node);
 }
 
-static bool memwait_place_less(struct rb_node *new, const struct rb_node *node)
+static bool memwait_position_less(struct rb_node *new, const struct rb_node *node)
 {
-	return memwait_place_at(new)->pid < memwait_place_at(node)->pid;
+	return memwait_position_at(new)->pid < memwait_position_at(node)->pid;
 }
 
-static int memwait_place_cmp(const void *pid, const struct rb_node *node)
+static int memwait_position_cmp(const void *pid, const struct rb_node *node)
 {
-	const struct pid *of_node = memwait_place_at(node)->pid;
+	const struct pid *of_node = memwait_position_at(node)->pid;
 
 	return pid < (const void *)of_node ? -1 : pid > (const void *)of_node;
 }
 
 /* Takes a record out of its tree and its context, which may be freed from then on. */
-static void memwait_place_remove(struct memwait_absent *absent, struct memwait_place *place)
+static void memwait_position_remove(struct memwait_absent *absent, struct memwait_position *record)
 {
-	struct memwait_context *context = place->context;
+	struct memwait_context *context = record->context;
 
 	lockdep_assert_held(&absent->lock);
-	rb_erase(&place->node, &absent->places);
+	rb_erase(&record->node, &absent->positions);
 	spin_lock(&context->lock);
-	list_del(&place->context_node);
-	context->nr_places--;
-	memwait_user_uncharge(context->user, MEMWAIT_PLACES, place->nr);
+	list_del(&record->context_node);
+	context->nr_positions--;
+	memwait_user_uncharge(context->user, MEMWAIT_POSITIONS, record->nr);
 	spin_unlock(&context->lock);
 }
 
 /**
- * memwait_place_find() - take the current thread's record out of its tree
+ * memwait_position_find() - take the current thread's record out of its tree
  * @absent: memwait_absent_of() the thread
  *
  * Context: process context.
  *
  * Return: the record, which may be of a program that the thread executed before, for
- * memwait_place_free() or memwait_place_keep(); or %NULL.
+ * memwait_position_free() or memwait_position_add(); or %NULL.
  */
-struct memwait_place *memwait_place_find(struct memwait_absent *absent)
+struct memwait_position *memwait_position_find(struct memwait_absent *absent)
 {
-	struct memwait_place *place = NULL;
+	struct memwait_position *record = NULL;
 	struct rb_node *node;
 
 	spin_lock(&absent->lock);
-	node = rb_find(task_pid(current), &absent->places, memwait_place_cmp);
+	node = rb_find(task_pid(current), &absent->positions, memwait_position_cmp);
 	if (node) {
-		place = memwait_place_at(node);
-		memwait_place_remove(absent, place);
+		record = memwait_position_at(node);
+		memwait_position_remove(absent, record);
 	}
 	spin_unlock(&absent->lock);
-	return place;
+	return record;
 }
 
 /**
- * memwait_place_free() - free a record
- * @place: in no tree
+ * memwait_position_free() - free a record
+ * @record: in no tree
  *
  * Context: process context.
  */
-void memwait_place_free(struct memwait_place *place)
+void memwait_position_free(struct memwait_position *record)
 {
-	put_pid(place->pid);
-	kfree(place);
+	put_pid(record->pid);
+	kfree(record);
 }
 
 static struct memwait_inode_number memwait_word_inode(const struct memwait_word *word)
@@ -164,180 +164,182 @@ static struct memwait_inode_number memwait_word_inode(const struct memwait_word 
 	};
 }
 
-static void memwait_stand_set(struct memwait_stand *stand, const struct memwait_waiter *waiter)
+static void memwait_queue_position_set(struct memwait_queue_position *position,
+				       const struct memwait_waiter *waiter)
 {
-	stand->key = waiter->word.key;
-	stand->inode = memwait_word_inode(&waiter->word);
-	stand->number = waiter->number;
+	position->key = waiter->word.key;
+	position->inode = memwait_word_inode(&waiter->word);
+	position->number = waiter->number;
 }
 
-static bool memwait_stand_is_of(const struct memwait_stand *stand,
-				const struct memwait_waiter *waiter)
+static bool memwait_queue_position_is_of(const struct memwait_queue_position *position,
+					 const struct memwait_waiter *waiter)
 {
 	struct memwait_inode_number inode = memwait_word_inode(&waiter->word);
 
-	return !memwait_key_cmp(&waiter->word.key, &stand->key) && inode.ino == stand->inode.ino &&
-	       inode.generation == stand->inode.generation;
+	return !memwait_key_cmp(&waiter->word.key, &position->key) &&
+	       inode.ino == position->inode.ino && inode.generation == position->inode.generation;
 }
 
-static void memwait_place_set(struct memwait_place *place, const struct memwait_group *group)
+static void memwait_position_set(struct memwait_position *record, const struct memwait_group *group)
 {
 	u32 i;
 
-	place->exec_id = READ_ONCE(current->self_exec_id);
+	record->exec_id = READ_ONCE(current->self_exec_id);
 	for (i = 0; i < group->nr; i++)
-		memwait_stand_set(&place->stands[i], &group->waiters[i]);
+		memwait_queue_position_set(&record->queues[i], &group->waiters[i]);
 }
 
 /* Whether the record is of this program's wait on these words. */
-static bool memwait_place_is_of(const struct memwait_place *place,
-				const struct memwait_group *group)
+static bool memwait_position_is_of(const struct memwait_position *record,
+				   const struct memwait_group *group)
 {
 	u32 i;
 
-	if (place->nr != group->nr || place->exec_id != READ_ONCE(current->self_exec_id))
+	if (record->nr != group->nr || record->exec_id != READ_ONCE(current->self_exec_id))
 		return false;
 	for (i = 0; i < group->nr; i++) {
-		if (!memwait_stand_is_of(&place->stands[i], &group->waiters[i]))
+		if (!memwait_queue_position_is_of(&record->queues[i], &group->waiters[i]))
 			return false;
 	}
 	return true;
 }
 
 /**
- * memwait_place_return() - let the current thread's waiters join at their old positions
- * @place: its record
- * @group: the words of its wait, in no queue. Numbers are set if it is the wait of @place
+ * memwait_position_return() - let the current thread's waiters join at their old positions
+ * @record: its record
+ * @group: the words of its wait, in no queue. Numbers are set if it is the wait of @record
  *
  * Context: process context.
  */
-void memwait_place_return(const struct memwait_place *place, struct memwait_group *group)
+void memwait_position_return(const struct memwait_position *record, struct memwait_group *group)
 {
 	u32 i;
 
-	if (!memwait_place_is_of(place, group))
+	if (!memwait_position_is_of(record, group))
 		return;
 	for (i = 0; i < group->nr; i++)
-		group->waiters[i].number = place->stands[i].number;
+		group->waiters[i].number = record->queues[i].number;
 }
 
 /**
- * memwait_place_note() - record the current thread's queue positions
- * @place: its record, or %NULL; may be another record afterwards
+ * memwait_position_record() - record the current thread's queue positions
+ * @record: its record, or %NULL; may be another record afterwards
  * @group: the words of its wait, which was interrupted; no waiter is queued
  *
  * Context: process context, may sleep.
  */
-void memwait_place_note(struct memwait_place **place, const struct memwait_group *group)
+void memwait_position_record(struct memwait_position **record, const struct memwait_group *group)
 {
-	struct memwait_place *new = *place;
+	struct memwait_position *new = *record;
 
 	if (new && new->nr != group->nr) {
-		memwait_place_free(new);
+		memwait_position_free(new);
 		new = NULL;
 	}
 	if (!new && !memwait_is_killed()) {
-		new = kmalloc(struct_size(new, stands, group->nr), MEMWAIT_GFP);
+		new = kmalloc(struct_size(new, queues, group->nr), MEMWAIT_GFP);
 		if (new) {
 			new->nr = group->nr;
 			new->pid = get_pid(task_pid(current));
 		}
 	}
 	if (new)
-		memwait_place_set(new, group);
-	*place = new;
+		memwait_position_set(new, group);
+	*record = new;
 }
 
 /* The next record of a context, and in *@absent the tree that it is in; or NULL. */
-static struct memwait_place *memwait_place_next(struct memwait_context *context,
-						struct memwait_absent **absent)
+static struct memwait_position *memwait_position_next(struct memwait_context *context,
+						      struct memwait_absent **absent)
 {
-	struct memwait_place *place;
+	struct memwait_position *record;
 
 	spin_lock(&context->lock);
-	place = list_first_entry_or_null(&context->places, struct memwait_place, context_node);
-	*absent = place ? memwait_absent_of(place->pid) : NULL;
+	record = list_first_entry_or_null(&context->positions, struct memwait_position,
+					  context_node);
+	*absent = record ? memwait_absent_of(record->pid) : NULL;
 	spin_unlock(&context->lock);
-	return place;
+	return record;
 }
 
 /*
  * Looks at the next record of a context, and frees it if its thread is dead or the context is
  * @closed. Returns false if there is none.
  */
-static bool memwait_place_look(struct memwait_context *context, bool closed)
+static bool memwait_position_check(struct memwait_context *context, bool closed)
 {
 	struct memwait_absent *absent, *now;
-	struct memwait_place *place = memwait_place_next(context, &absent);
+	struct memwait_position *record = memwait_position_next(context, &absent);
 	bool gone = false;
 
-	if (!place)
+	if (!record)
 		return false;
 	spin_lock(&absent->lock);
 	/* If it is still the next record, it stays in the list while the tree is locked. */
-	if (memwait_place_next(context, &now) == place && now == absent) {
-		gone = closed || !pid_has_task(place->pid, PIDTYPE_PID);
+	if (memwait_position_next(context, &now) == record && now == absent) {
+		gone = closed || !pid_has_task(record->pid, PIDTYPE_PID);
 		if (gone) {
-			memwait_place_remove(absent, place);
+			memwait_position_remove(absent, record);
 		} else {
 			spin_lock(&context->lock);
-			list_move_tail(&place->context_node, &context->places);
+			list_move_tail(&record->context_node, &context->positions);
 			spin_unlock(&context->lock);
 		}
 	}
 	spin_unlock(&absent->lock);
 	if (gone)
-		memwait_place_free(place);
+		memwait_position_free(record);
 	return true;
 }
 
 /**
- * memwait_place_keep() - add the current thread's record, unless its user is over the limit
+ * memwait_position_add() - add the current thread's record, unless its user is over the limit
  * @context: of its call
- * @place: the record, in no tree
+ * @record: the record, in no tree
  *
  * Context: process context.
  */
-void memwait_place_keep(struct memwait_context *context, struct memwait_place *place)
+void memwait_position_add(struct memwait_context *context, struct memwait_position *record)
 {
-	struct memwait_absent *absent = memwait_absent_of(place->pid);
+	struct memwait_absent *absent = memwait_absent_of(record->pid);
 	unsigned int nr;
 
-	for (nr = 0; nr < MEMWAIT_PLACE_SWEEP && memwait_place_look(context, false); nr++)
+	for (nr = 0; nr < MEMWAIT_POSITION_SWEEP && memwait_position_check(context, false); nr++)
 		;
-	if (!memwait_user_charge(context->user, MEMWAIT_PLACES, place->nr)) {
-		memwait_place_free(place);
+	if (!memwait_user_charge(context->user, MEMWAIT_POSITIONS, record->nr)) {
+		memwait_position_free(record);
 		return;
 	}
-	place->context = context;
+	record->context = context;
 	spin_lock(&absent->lock);
-	rb_add(&place->node, &absent->places, memwait_place_less);
+	rb_add(&record->node, &absent->positions, memwait_position_less);
 	spin_lock(&context->lock);
-	list_add_tail(&place->context_node, &context->places);
-	context->nr_places++;
+	list_add_tail(&record->context_node, &context->positions);
+	context->nr_positions++;
 	spin_unlock(&context->lock);
 	spin_unlock(&absent->lock);
 }
 
 /**
- * memwait_places_free() - free all records of a context
+ * memwait_position_free_all() - free all records of a context
  * @context: closed
  *
  * Context: process context, may sleep.
  */
-void memwait_places_free(struct memwait_context *context)
+void memwait_position_free_all(struct memwait_context *context)
 {
-	while (memwait_place_look(context, true))
+	while (memwait_position_check(context, true))
 		cond_resched();
 }
 
-void __init memwait_place_init(void)
+void __init memwait_position_init(void)
 {
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(memwait_absent); i++) {
 		spin_lock_init(&memwait_absent[i].lock);
-		memwait_absent[i].places = RB_ROOT;
+		memwait_absent[i].positions = RB_ROOT;
 	}
 }
 
