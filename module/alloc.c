@@ -3,13 +3,13 @@
  * Memory and ids of async waits.
  *
  * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
- * waits as spares, which stay in the tree of ids: that saves an allocation and an insertion.
- * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
+ * waits, which stay in the tree of ids: that saves an allocation and an insertion. Without cached
+ * waits an async wait takes 1.4 to 1.8 times as long. Cached waits are charged to the user.
  *
  *	memwait_async_end(), and then	resources of an ended wait besides its memory
- *	memwait_async_free()		its memory, or that of a wait that was not armed: a spare
- *					if there are few
- *	memwait_async_free_all()	the spares of a context that ends
+ *	memwait_async_free()		its memory, or that of a wait that was not armed: cached
+ *					if few are
+ *	memwait_async_free_all()	the cached waits of a context that ends
  */
 #include "context.h"
 
@@ -21,8 +21,8 @@
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
 
-/* Maximum spares per context, with or without MEMWAIT_OWNED: covers batches of usual length. */
-#define MEMWAIT_MAX_SPARES	256
+/* Maximum of cached waits per context, with or without MEMWAIT_OWNED: for usual batches. */
+#define MEMWAIT_MAX_CACHED	256
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
 {
@@ -108,19 +108,19 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 	return node ? memwait_async_at(node) : NULL;
 }
 
-/* A spare with a new id, or NULL. */
-static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_context *context,
-							     bool owned)
+/* A cached wait with a new id, or NULL. */
+static struct memwait_async_waiter *memwait_async_take_cached(struct memwait_context *context,
+							      bool owned)
 {
-	struct memwait_spares *spares = &context->spares[owned];
+	struct memwait_cache *cache = &context->caches[owned];
 	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
-	wait = spares->first;
+	wait = cache->first;
 	if (wait) {
-		spares->first = wait->next_spare;
-		spares->nr--;
-		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
+		cache->first = wait->next_cached;
+		cache->nr--;
+		memwait_user_uncharge(context->user, MEMWAIT_CACHED_WAITS, 1);
 		memwait_async_renew_id(wait);
 		wait->group.state = MEMWAIT_ARMING;
 	}
@@ -136,7 +136,7 @@ static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_cont
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: a spare or a new wait, with a new id; or %NULL.
+ * Return: a cached or a new wait, with a new id; or %NULL.
  */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr,
 						 bool owned)
@@ -145,7 +145,7 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	u32 i;
 
 	if (nr == 1)
-		wait = memwait_async_take_spare(context, owned);
+		wait = memwait_async_take_cached(context, owned);
 	if (wait)
 		return wait;
 	/*
@@ -180,29 +180,27 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 		kfree(wait);
 }
 
-/*
- * Keeps an ended wait as a spare. Returns false if the caller must free it; it is in no tree then.
- */
-static bool memwait_async_spare(struct memwait_async_waiter *wait)
+/* Caches an ended wait. Returns false if the caller must free it; it is in no tree then. */
+static bool memwait_async_cache(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
-	struct memwait_spares *spares = &context->spares[wait->group.waiters->owned];
+	struct memwait_cache *cache = &context->caches[wait->group.waiters->owned];
 
 	lockdep_assert_held(&context->lock);
-	if (wait->group.nr > 1 || spares->nr == MEMWAIT_MAX_SPARES ||
-	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
+	if (wait->group.nr > 1 || cache->nr == MEMWAIT_MAX_CACHED ||
+	    !memwait_user_charge(context->user, MEMWAIT_CACHED_WAITS, 1)) {
 		memwait_async_erase(wait);
 		return false;
 	}
-	wait->group.state = MEMWAIT_SPARE;
-	wait->next_spare = spares->first;
-	spares->first = wait;
-	spares->nr++;
+	wait->group.state = MEMWAIT_CACHED;
+	wait->next_cached = cache->first;
+	cache->first = wait;
+	cache->nr++;
 	return true;
 }
 
 /**
- * memwait_async_free() - free waits or keep them as spares
+ * memwait_async_free() - free waits or cache them
  * @context: of the waits
  * @waits: after memwait_async_end(), or neither queued nor charged; overwritten
  * @nr: number of @waits, at most one step
@@ -216,7 +214,7 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 
 	spin_lock(&context->lock);
 	for (i = 0; i < nr; i++) {
-		if (memwait_async_spare(waits[i]))
+		if (memwait_async_cache(waits[i]))
 			waits[i] = NULL;
 	}
 	spin_unlock(&context->lock);
@@ -226,31 +224,30 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 	}
 }
 
-static void memwait_async_free_spares(struct memwait_context *context,
-				      struct memwait_spares *spares)
+static void memwait_cache_free(struct memwait_context *context, struct memwait_cache *cache)
 {
 	struct memwait_async_waiter *wait;
 
-	while ((wait = spares->first)) {
+	while ((wait = cache->first)) {
 		spin_lock(&context->lock);
-		spares->first = wait->next_spare;
-		spares->nr--;
+		cache->first = wait->next_cached;
+		cache->nr--;
 		memwait_async_erase(wait);
 		spin_unlock(&context->lock);
-		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
+		memwait_user_uncharge(context->user, MEMWAIT_CACHED_WAITS, 1);
 		memwait_async_put(wait);
 		cond_resched();
 	}
 }
 
 /**
- * memwait_async_free_all() - free the spares of an ending context
+ * memwait_async_free_all() - free the cached waits of an ending context
  * @context: has no waits left
  *
  * Context: process context, may sleep; takes the context's lock.
  */
 void memwait_async_free_all(struct memwait_context *context)
 {
-	memwait_async_free_spares(context, &context->spares[false]);
-	memwait_async_free_spares(context, &context->spares[true]);
+	memwait_cache_free(context, &context->caches[false]);
+	memwait_cache_free(context, &context->caches[true]);
 }

@@ -90,7 +90,7 @@ int memwait_ioc_cancel(struct memwait_context *context, const struct memwait_can
 }
 
 /**
- * memwait_async_end_all() - end all waits of an ending context, and free its spares
+ * memwait_async_end_all() - end all waits of an ending context, and free its cached waits
  * @context: no longer arms, cancels or reads, and no other thread ends its waits; notifies may
  *	still reach them
  * @unused: receives the pins without other users, for memwait_pins_put()

@@ -56,7 +56,7 @@ struct memwait_context *memwait_context_alloc(void)
 void memwait_context_free(struct memwait_context *context)
 {
 	memwait_user_put(context->user);
-	kfree(context->spare_pin);
+	kfree(context->cached_pin);
 	kmem_cache_free(memwait_context_cache, context);
 }
 

@@ -28,7 +28,7 @@ enum memwait_resource {
 	MEMWAIT_WAITS,
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
-	MEMWAIT_SPARES,		/* ended waits cached for reuse */
+	MEMWAIT_CACHED_WAITS,	/* ended waits cached for reuse */
 	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
 	/* Words of interrupted threads; the limit is that of MEMWAIT_WAITS. */
 	MEMWAIT_POSITIONS = MEMWAIT_LIMITS,
@@ -85,16 +85,16 @@ enum memwait_state {
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close, or about to complete */
 	MEMWAIT_COMPLETED,	/* in context->completed */
-	MEMWAIT_SPARE,		/* in context->spares; has an old id */
+	MEMWAIT_CACHED,		/* in context->caches; has an old id */
 };
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
  * @node: of a completion: in context->completed
  * @user_data: for the completion
- * @next_spare: list of spares
+ * @next_cached: list of cached waits
  * @id: for completion and cancel
- * @numbered: in &memwait_context.waits, even while it is a spare
+ * @numbered: in &memwait_context.waits, even while it is cached
  * @count: notifies that counted the wait and were not reported by a completion that was read
  * @reading: with MEMWAIT_PERSISTENT: notifies that the present reader reports; protected by
  *	@read_lock of the context
@@ -104,7 +104,7 @@ struct memwait_async_waiter {
 	struct list_head node;
 	union {
 		u64 user_data;
-		struct memwait_async_waiter *next_spare;
+		struct memwait_async_waiter *next_cached;
 	};
 	u64 id;
 	struct rb_node numbered;
@@ -114,11 +114,11 @@ struct memwait_async_waiter {
 };
 
 /**
- * struct memwait_spares - ended waits that a context caches
- * @first: last freed, chained by &memwait_async_waiter.next_spare
+ * struct memwait_cache - ended waits that a context caches
+ * @first: last freed, chained by &memwait_async_waiter.next_cached
  * @nr: length
  */
-struct memwait_spares {
+struct memwait_cache {
 	struct memwait_async_waiter *first;
 	unsigned int nr;
 };
@@ -149,13 +149,13 @@ struct memwait_reader {
  *	context. Written under @lock
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context, if no read has looked at @completed since
- * @spares: waits for one word, without and with MEMWAIT_OWNED
+ * @caches: waits for one word, without and with MEMWAIT_OWNED
  * @positions: records of interrupted threads; a record moves to the end when it is checked for a
  *	dead thread; see position.c
  * @nr_positions: length of @positions
  * @last_pins: the pins of the last wait on a private word and of the last wait on a word of a file,
  * or %NULL; without references
- * @spare_pin: memory of a freed pin for the next pin, or %NULL; not protected by a lock
+ * @cached_pin: memory of a freed pin for the next pin, or %NULL; not protected by a lock
  * @nr_pins: number of its pins that are in use
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
@@ -188,11 +188,11 @@ struct memwait_context {
 	struct pid *process;
 	u64 nr_numbered;
 	u64 woken_by;
-	struct memwait_spares spares[2];
+	struct memwait_cache caches[2];
 	struct list_head positions;
 	unsigned int nr_positions;
 	struct memwait_pin *last_pins[2];
-	struct memwait_pin *spare_pin;
+	struct memwait_pin *cached_pin;
 	atomic_t nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];

@@ -42,8 +42,8 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
- * bytes, a context with its file and a spare pin 820 bytes, an identity 280 bytes, a spare 200, a
- * record of an interrupted thread 100; a wait or spare with MEMWAIT_OWNED 88 more. Together that is
+ * bytes, a context with its file and a cached pin 820 bytes, an identity 280 bytes, a cached wait
+ * 200, a record of an interrupted thread 100; a wait with MEMWAIT_OWNED 88 more. Together that is
  * about a twentieth of the memory. But a pin may be the last reference to 1.6 KiB of a closed file
  * plus its contents, or to up to 12 KiB of a dead process. Because each pin counts as
  * MEMWAIT_PIN_WAITS waits, these take up to another twelfth. Such a record also holds its thread's
@@ -54,7 +54,7 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
 	[MEMWAIT_CONTEXTS] = 18,
 	[MEMWAIT_OWNERS] = 16,
-	[MEMWAIT_SPARES] = 17,
+	[MEMWAIT_CACHED_WAITS] = 17,
 };
 
 /* Smaller machines get the limits of this much memory. */
@@ -256,7 +256,7 @@ static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 	 * begins.
 	 */
 	if (context)
-		pin = xchg(&context->spare_pin, pin);
+		pin = xchg(&context->cached_pin, pin);
 	kfree(pin);
 }
 
@@ -366,7 +366,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 
 	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS))
 		return ERR_PTR(-ENOSPC);
-	pin = xchg(&context->spare_pin, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
+	pin = xchg(&context->cached_pin, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
 	if (!pin) {
 		memwait_user_uncharge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 		return ERR_PTR(-ENOMEM);
