@@ -85,7 +85,7 @@ static __always_inline int memwait_begin_check(const struct memwait_wait *waits,
 
 	if (nr == 1) {
 		ret = memwait_compare(waits->addr, waits->expected, waits->flags);
-		if (!ret && memwait_names_the_dead(waits))
+		if (!ret && memwait_names_dead_owner(waits))
 			ret = MEMWAIT_OWNER_DIED;
 	} else {
 		ret = memwait_begin_compare(waits, nr, index);

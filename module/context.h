@@ -44,7 +44,7 @@ enum memwait_resource {
  * @left_pins: pins of files, left by threads that must not sleep forever, see memwait_pins_leave()
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @dead: dead identities that are not reaped yet; protected by the lock of identity.c
- * @bury: reports the deaths, see owner.c; holds a reference while it is queued or runs
+ * @reap: reports the deaths, see owner.c; holds a reference while it is queued or runs
  */
 struct memwait_user {
 	struct rb_node node;
@@ -54,7 +54,7 @@ struct memwait_user {
 	struct llist_head left_pins;
 	struct work_struct put_pins;
 	struct list_head dead;
-	struct work_struct bury;
+	struct work_struct reap;
 };
 
 /**
@@ -168,9 +168,9 @@ struct memwait_reader {
  * @user: the user that opened the context, and is charged
  * @identity: owner identity, if any; set once, %NULL again after its end
  * @id: the id of @identity, which stays after its end
- * @table: %NULL: undecided; &memwait_anybody: serves every process that has the file;
- *	&memwait_nobody: closed by its process; otherwise the files_struct whose last descriptor of
- *	the context ends it. Set once from %NULL, and to &memwait_nobody, under @lock
+ * @table: %NULL: undecided; &memwait_unbound: serves every process that has the file;
+ *	&memwait_closed: closed by its process; otherwise the files_struct whose last descriptor of
+ *	the context ends it. Set once from %NULL, and to &memwait_closed, under @lock
  * @uses: one per call of its process, and one until the process has closed it; 0: ended
  * @descriptor: the number at which to look first for a descriptor in @table
  * @number: random; this and the next two are for tracing and debugfs
@@ -225,7 +225,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused);
-int memwait_user_init(work_func_t bury);
+int memwait_user_init(work_func_t reap);
 void memwait_user_exit(void);
 
 /* context.c */
@@ -399,7 +399,7 @@ static __always_inline struct memwait_position *memwait_position_take(void)
 /* owner.c */
 int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
 		      struct memwait_owner __user *user);
-void memwait_bury_work(struct work_struct *work);
+void memwait_reap_work(struct work_struct *work);
 int memwait_close_descriptor(struct file *file, fl_owner_t id);
 int memwait_owner_init(void);
 void memwait_owner_exit(void);

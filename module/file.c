@@ -40,7 +40,7 @@
 #define MEMWAIT_LOOK	1024
 
 /* memwait_context.table of a bound context that its process has closed. */
-static char memwait_nobody;
+static char memwait_closed;
 
 /**
  * memwait_open() - open(2): create a context
@@ -80,7 +80,7 @@ static fl_owner_t memwait_context_decide(struct memwait_context *context)
 	spin_lock(&context->lock);
 	table = context->table;
 	if (!table) {
-		table = &memwait_anybody;
+		table = &memwait_unbound;
 		WRITE_ONCE(context->table, table);
 	}
 	spin_unlock(&context->lock);
@@ -104,7 +104,7 @@ int memwait_context_use(struct memwait_context *context)
 
 	if (unlikely(!table))
 		table = memwait_context_decide(context);
-	if (likely(table == &memwait_anybody))
+	if (likely(table == &memwait_unbound))
 		return 0;
 	if (!memwait_context_is_own(context) || !refcount_inc_not_zero(&context->uses))
 		return -EPERM;
@@ -136,7 +136,7 @@ static void memwait_context_end(struct memwait_context *context)
  */
 void memwait_context_unuse(struct memwait_context *context)
 {
-	if (READ_ONCE(context->table) != &memwait_anybody && refcount_dec_and_test(&context->uses))
+	if (READ_ONCE(context->table) != &memwait_unbound && refcount_dec_and_test(&context->uses))
 		memwait_context_end(context);
 }
 
@@ -193,7 +193,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	if (context->table == id) {
 		process = context->process;
 		WRITE_ONCE(context->process, NULL);
-		WRITE_ONCE(context->table, &memwait_nobody);
+		WRITE_ONCE(context->table, &memwait_closed);
 	}
 	spin_unlock(&context->lock);
 	if (process) {

@@ -46,12 +46,12 @@
  * task_struct -> living identity. Not an rhashtable: on 6.1 that disables
  * softirqs, which a context that must not sleep cannot do on PREEMPT_RT.
  */
-static DEFINE_HASHTABLE(memwait_living, 14);
+static DEFINE_HASHTABLE(memwait_threads, 14);
 /*
  * Serializes the creation of identities, so that no thread or context gets two, and changes of the
- * table above, of the list of all and of users' lists of the dead. All users share the lock, so it
- * is raw: on PREEMPT_RT a preempted holder of a sleeping lock would hold up all others. It is taken
- * with interrupts disabled: a probe runs under a lock of signals, which interrupts take.
+ * table above, of the list of all and of users' lists of dead identities. All users share the lock,
+ * so it is raw: on PREEMPT_RT a preempted holder of a sleeping lock would hold up all others. It is
+ * taken with interrupts disabled: a probe runs under a lock of signals, which interrupts take.
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
@@ -69,13 +69,13 @@ static const struct rhashtable_params memwait_identity_params = {
 
 static struct rhashtable memwait_identities;	/* id -> identity, until it is freed */
 
-struct workqueue_struct *memwait_bury_queue;
+struct workqueue_struct *memwait_reap_queue;
 
 /* Whether this kernel reports deaths. Set at module load. */
 bool memwait_has_owners __ro_after_init;
 
 /* memwait_context.table of a context that is not bound, and never will be. */
-char memwait_anybody;
+char memwait_unbound;
 
 /**
  * memwait_identity_of() - find the identity of a thread
@@ -91,7 +91,7 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 	struct memwait_identity *identity;
 
 	rcu_read_lock();
-	hash_for_each_possible_rcu(memwait_living, identity, who_node, (unsigned long)who) {
+	hash_for_each_possible_rcu(memwait_threads, identity, who_node, (unsigned long)who) {
 		if (identity->who == who)
 			break;
 	}
@@ -238,7 +238,7 @@ static void memwait_identity_add(struct memwait_identity *identity,
 	/* The barrier is for waiters that see the id in a word. */
 	smp_store_mb(identity->dead, false);
 	if (identity->who) {
-		hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)identity->who);
+		hash_add_rcu(memwait_threads, &identity->who_node, (unsigned long)identity->who);
 	} else {
 		WRITE_ONCE(context->id, identity->id);
 		WRITE_ONCE(context->identity, identity);
@@ -298,14 +298,14 @@ int memwait_identity_bind(struct memwait_context *context)
 	int err = 0;
 
 	if (table)
-		return table == &memwait_anybody ? -EBUSY :
+		return table == &memwait_unbound ? -EBUSY :
 		       memwait_context_is_own(context) ? 0 : -EPERM;
 	new = memwait_identity_alloc(context, NULL);
 	if (IS_ERR(new))
 		return PTR_ERR(new);
 	spin_lock(&context->lock);
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
-	if (context->table == &memwait_anybody) {
+	if (context->table == &memwait_unbound) {
 		err = -EBUSY;
 	} else if (context->table) {
 		err = memwait_context_is_own(context) ? 0 : -EPERM;
@@ -348,7 +348,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	refcount_set(&identity->refs, 1);
 	list_add(&identity->dead_node, &user->dead);
 	/* The identity holds the user until the lock is dropped, and the work takes the lock. */
-	if (queue_work(memwait_bury_queue, &user->bury))
+	if (queue_work(memwait_reap_queue, &user->reap))
 		refcount_inc(&user->refs);
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 }
@@ -404,40 +404,40 @@ struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool o
 }
 
 /**
- * memwait_identity_told() - no word is left that watches a dead identity
+ * memwait_identity_reported() - no word is left that watches a dead identity
  * @identity: from memwait_identity_dead()
  * @own: as for that function; words of other users may be left then. Otherwise reaps the identity
  *
  * Context: process context.
  */
-void memwait_identity_told(struct memwait_identity *identity, bool own)
+void memwait_identity_reported(struct memwait_identity *identity, bool own)
 {
 	unsigned long flags;
-	bool buries;
+	bool reaps;
 
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	identity->process = NULL;
 	/* Another thread may have done so already. */
-	buries = !own && !list_empty(&identity->dead_node);
-	if (buries) {
+	reaps = !own && !list_empty(&identity->dead_node);
+	if (reaps) {
 		list_del(&identity->node);
 		list_del_init(&identity->dead_node);
 		memwait_user_uncharge(identity->user, MEMWAIT_OWNERS, 1);
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
-	if (buries)
+	if (reaps)
 		memwait_identity_put(identity);		/* the list's */
 }
 
 /**
- * memwait_names_the_dead() - does a wait name a dead owner?
+ * memwait_names_dead_owner() - does a wait name a dead owner?
  * @wait: its arguments
  *
  * Context: any but interrupts.
  *
  * Return: whether it does. An id that was never given counts as dead.
  */
-bool memwait_names_the_dead(const struct memwait_wait *wait)
+bool memwait_names_dead_owner(const struct memwait_wait *wait)
 {
 	struct memwait_identity *identity;
 	bool dead;

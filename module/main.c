@@ -162,7 +162,7 @@ static int __init memwait_init(void)
 	err = memwait_queue_init();
 	if (err)
 		return err;
-	err = memwait_user_init(memwait_bury_work);
+	err = memwait_user_init(memwait_reap_work);
 	if (err)
 		goto exit_queue;
 	err = memwait_context_init();

@@ -347,7 +347,7 @@ static inline void memwait_word_put(struct memwait_word *word)
 }
 
 /* identity.c */
-bool memwait_names_the_dead(const struct memwait_wait *wait);
+bool memwait_names_dead_owner(const struct memwait_wait *wait);
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
 

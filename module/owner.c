@@ -3,9 +3,9 @@
  * Owners: MEMWAIT_IOC_OWNER, the probes that detect deaths of threads, and the reports to waiters.
  * The top of watch.c says which owner a word watches, and why no death is missed.
  *
- * A user's dead identities are reaped (memwait_bury()) in steps: a step reports a death to the
- * waiters of some words, or takes an identity that no word watches out of the list of the dead.
- * Steps are done by
+ * A user's dead identities are reaped (memwait_reap()) in steps: a step reports a death to the
+ * waiters of some words, or takes an identity that no word watches out of the list of dead
+ * identities. Steps are done by
  *
  *	- a work of the user, which does all remaining steps. A run of it is bounded and queues the
  *	  work again for the rest;
@@ -40,7 +40,7 @@
  * The word then watches that waiter, or no owner if it was the last waiter. If the step is full
  * before that, the word still watches the dead owner.
  */
-static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes *wakes)
+static void memwait_watch_report(struct memwait_owned *first, struct memwait_wakes *wakes)
 {
 	struct memwait_bucket *bucket = first->waiter.bucket;
 	const struct memwait_key key = first->waiter.word.key;
@@ -63,7 +63,7 @@ static void memwait_watch_tell(struct memwait_owned *first, struct memwait_wakes
  * context; no other step of the call would wake the context then. Returns false if no such word
  * watches the owner, and none will.
  */
-static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u64 number)
+static bool memwait_report_death(struct memwait_identity *identity, bool own, u64 number)
 {
 	struct memwait_scan scan __uninitialized;
 	struct memwait_owned *first = NULL;
@@ -81,7 +81,7 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
 		if (identity->ended && !first->may_be_named)
 			memwait_unwatch(first);
 		else
-			memwait_watch_tell(first, &scan.wakes);
+			memwait_watch_report(first, &scan.wakes);
 		memwait_step_begin();
 		spin_unlock(&bucket->lock);
 		memwait_step_end(&scan);
@@ -94,26 +94,26 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
  * to words of that user, so that no other user can slow it down. Returns false if there is nothing
  * to do.
  */
-static bool memwait_bury(struct memwait_user *user, bool own, u64 number)
+static bool memwait_reap(struct memwait_user *user, bool own, u64 number)
 {
 	struct memwait_identity *identity = memwait_identity_dead(user, own);
 
 	if (!identity)
 		return false;
-	if (!memwait_tell_of_death(identity, own, number))
-		memwait_identity_told(identity, own);
+	if (!memwait_report_death(identity, own, number))
+		memwait_identity_reported(identity, own);
 	memwait_identity_put(identity);
 	return true;
 }
 
 /* Some steps, see the top of this file. Returns false if nothing is left. */
-static bool memwait_bury_some(struct memwait_user *user, bool own)
+static bool memwait_reap_some(struct memwait_user *user, bool own)
 {
 	const u64 number = memwait_new_call();
 	unsigned int nr;
 
 	for (nr = 0; nr < MEMWAIT_DEATH_RUN; nr++) {
-		if (!memwait_bury(user, own, number))
+		if (!memwait_reap(user, own, number))
 			return false;
 		cond_resched();
 	}
@@ -121,17 +121,17 @@ static bool memwait_bury_some(struct memwait_user *user, bool own)
 }
 
 /**
- * memwait_bury_work() - reap the dead identities of a user
+ * memwait_reap_work() - reap the dead identities of a user
  * @work: of the user, to whom it holds a reference
  *
  * Context: the work, process context.
  */
-void memwait_bury_work(struct work_struct *work)
+void memwait_reap_work(struct work_struct *work)
 {
-	struct memwait_user *user = container_of(work, struct memwait_user, bury);
+	struct memwait_user *user = container_of(work, struct memwait_user, reap);
 
 	/* If the work is queued already, it has another reference. */
-	if (!memwait_bury_some(user, false) || !queue_work(memwait_bury_queue, work))
+	if (!memwait_reap_some(user, false) || !queue_work(memwait_reap_queue, work))
 		memwait_user_put(user);
 }
 
@@ -153,7 +153,7 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	int ret = memwait_flush(file, id);
 
 	if (unlikely(current->flags & PF_EXITING) && memwait_user_is_own(context->user))
-		memwait_bury_some(context->user, true);
+		memwait_reap_some(context->user, true);
 	return ret;
 }
 
@@ -243,7 +243,7 @@ int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
 			err = memwait_owner_thread(context, &id);
 		if (err != -EAGAIN)
 			break;
-		memwait_bury_some(context->user, false);
+		memwait_reap_some(context->user, false);
 	} while (!signal_pending(current));
 	if (err)
 		return err == -EAGAIN ? -ERESTARTNOINTR : err;
@@ -384,8 +384,8 @@ int __init memwait_owner_init(void)
 	unsigned int i;
 	int err;
 
-	memwait_bury_queue = alloc_workqueue("memwait_bury", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!memwait_bury_queue)
+	memwait_reap_queue = alloc_workqueue("memwait_reap", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!memwait_reap_queue)
 		return -ENOMEM;
 
 	/* An owner's id with its two flag bits needs a 64-bit word. */
@@ -398,7 +398,7 @@ int __init memwait_owner_init(void)
 	}
 	err = memwait_register_probes();
 	if (err)
-		destroy_workqueue(memwait_bury_queue);
+		destroy_workqueue(memwait_reap_queue);
 	memwait_has_owners = !err;
 	return err;
 }
@@ -412,5 +412,5 @@ void memwait_owner_exit(void)
 {
 	if (IS_ENABLED(CONFIG_TRACEPOINTS) && memwait_has_owners)
 		memwait_unregister_probes(ARRAY_SIZE(memwait_probes));
-	destroy_workqueue(memwait_bury_queue);
+	destroy_workqueue(memwait_reap_queue);
 }

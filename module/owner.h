@@ -31,8 +31,8 @@ struct memwait_user;
  * @watching: the first waiters of the words that watch it, by &memwait_owned.watched_node: ordered
  *	by &memwait_owned.user, and the waiters of one user in the order in which they came
  * @turn: the user of the word to which the death was reported last
- * @refs: once it is dead: one for the list of the dead, and one for each thread that reports its
- * death
+ * @refs: once it is dead: one for the list of dead identities, and one for each thread that
+ *	reports its death
  * @process: once it is dead: its process, only compared; %NULL: the process has nothing left to
  * report
  * @dead_node: in &memwait_user.dead, until it is reaped
@@ -61,8 +61,8 @@ struct memwait_identity {
 };
 
 extern bool memwait_has_owners;
-extern char memwait_anybody;
-extern struct workqueue_struct *memwait_bury_queue;
+extern char memwait_unbound;
+extern struct workqueue_struct *memwait_reap_queue;
 struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
 void memwait_identity_begin_walk(struct memwait_identity *marker);
@@ -73,7 +73,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 int memwait_identity_bind(struct memwait_context *context);
 void memwait_identity_kill(struct memwait_identity *identity, bool ended);
 struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool own);
-void memwait_identity_told(struct memwait_identity *identity, bool own);
+void memwait_identity_reported(struct memwait_identity *identity, bool own);
 void memwait_identity_put(struct memwait_identity *identity);
 int memwait_identity_init(void);
 void memwait_identity_exit(void);

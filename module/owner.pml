@@ -46,7 +46,7 @@ byte watches[THREADS + 1];
 bool ended[THREADS + 1];
 bool dead[THREADS + 1];
 bool in_work[THREADS + 1];	/* queued for the work */
-bool told[THREADS + 1];		/* out of the list of the dead */
+bool reported[THREADS + 1];		/* out of the list of dead identities */
 byte refs[THREADS + 1] = 1;	/* once it is dead */
 bool erased[THREADS + 1];	/* look-ups no longer find it */
 bool freed[THREADS + 1];
@@ -421,8 +421,8 @@ proctype requeuer(byte me)
 }
 #endif
 
-/* memwait_tell_of_death() of d, to the end */
-inline tell_of_death()
+/* memwait_report_death() of d, to the end */
+inline report_death()
 {
 	do
 	::
@@ -458,7 +458,7 @@ inline tell_of_death()
 #endif
 				unwatch(q)
 			:: else ->
-				/* memwait_watch_tell() */
+				/* memwait_watch_report() */
 				claim(q, OWNER_DIED);
 				if
 				:: !won -> unwatch(q)
@@ -477,13 +477,13 @@ inline tell_of_death()
 	od;
 }
 
-/* memwait_identity_told(), and memwait_identity_put() of two references, or one */
-inline bury()
+/* memwait_identity_reported(), and memwait_identity_put() of two references, or one */
+inline reap()
 {
 	atomic {
 		if
-		:: !told[d] -> told[d] = true; refs[d]--
-		:: told[d]
+		:: !reported[d] -> reported[d] = true; refs[d]--
+		:: reported[d]
 		fi
 	};
 	if
@@ -494,9 +494,9 @@ inline bury()
 }
 
 /* memwait_identity_dead() */
-#define IS_FOUND(i)	(in_work[i] && !told[i])
+#define IS_FOUND(i)	(in_work[i] && !reported[i])
 
-/* memwait_bury_work() */
+/* memwait_reap_work() */
 active proctype work()
 {
 	byte d, q, t;
@@ -511,8 +511,8 @@ end:	do
 		fi;
 		refs[d]++
 	   };
-	   tell_of_death();
-	   bury()
+	   report_death();
+	   reap()
 	od
 }
 
@@ -529,9 +529,9 @@ end:	atomic {
 		refs[1]++
 #endif
 	};
-	tell_of_death();
+	report_death();
 #ifndef MUTATION_NO_REFERENCE_TO_THE_DEAD
-	bury()
+	reap()
 #endif
 }
 #endif

@@ -26,7 +26,7 @@ mtype list = NOWHERE;
 bool listed;
 byte count, reading;
 
-byte counted, told, passed_on, merged, timed_out;
+byte counted, reported, passed_on, merged, timed_out;
 byte notifies = NOTIFIES;
 bool closed;
 byte running;
@@ -122,7 +122,7 @@ proctype reader()
 	do
 	:: state == FREED || closed -> break
 #ifdef READ
-	:: told == NOTIFIES -> break
+	:: reported == NOTIFIES -> break
 #endif
 	:: else ->
 		polls = true;
@@ -131,7 +131,7 @@ proctype reader()
 		:: woken
 		:: state == FREED || closed
 #ifdef READ
-		:: told == NOTIFIES
+		:: reported == NOTIFIES
 #endif
 		fi;
 		polls = false;
@@ -171,7 +171,7 @@ proctype reader()
 				wake()
 			/* memwait_read_settle() */
 			:: true ->
-				told = told + copied;
+				reported = reported + copied;
 				if
 				:: how == TIMED_OUT -> timed_out++
 				:: else
@@ -325,7 +325,7 @@ init
 	};
 	running == 0;
 	/* One notify is passed on for all notifies that were not read. */
-	assert(counted == told + merged);
+	assert(counted == reported + merged);
 	assert(passed_on == (merged > 0 -> 1 : 0));
 #ifdef DEADLINE
 	assert(timed_out == 1);

@@ -70,7 +70,7 @@ static DEFINE_RAW_SPINLOCK(memwait_users_lock);
 struct kmem_cache *memwait_owned_cache;
 static struct workqueue_struct *memwait_put_queue;
 
-static work_func_t memwait_bury __ro_after_init;
+static work_func_t memwait_user_reap __ro_after_init;
 
 static void memwait_put_left(struct work_struct *work);
 
@@ -183,7 +183,7 @@ struct memwait_user *memwait_user_get(void)
 	new->uid = uid;
 	refcount_set(&new->refs, 1);
 	INIT_LIST_HEAD(&new->dead);
-	INIT_WORK(&new->bury, memwait_bury);
+	INIT_WORK(&new->reap, memwait_user_reap);
 	init_llist_head(&new->left_pins);
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
@@ -401,15 +401,15 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 
 /**
  * memwait_user_init() - create the cache and the workqueue that users need
- * @bury: the function of a user's work, see owner.c
+ * @reap: the function of a user's work, see owner.c
  *
  * Context: process context, may sleep.
  *
  * Return: 0 or -ENOMEM.
  */
-int __init memwait_user_init(work_func_t bury)
+int __init memwait_user_init(work_func_t reap)
 {
-	memwait_bury = bury;
+	memwait_user_reap = reap;
 	memwait_put_queue = alloc_workqueue("memwait_put", WQ_UNBOUND, 0);
 	if (!memwait_put_queue)
 		return -ENOMEM;

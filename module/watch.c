@@ -27,7 +27,7 @@
  * what the woken waiter left there.
  *
  * An end is not a death. A thread that calls exit(2), or gives up its id, has left every function
- * that it was in: it owes no step to any word, and is an owner only where a word names it. So its
+ * that it was in: no word needs a step of it, and it is an owner only where a word names it. So its
  * end is reported only where it is watched as the owner of a word, or as a woken waiter of a 64-bit
  * word, which may name it by now (.may_be_named). All other words just stop watching it. A signal
  * handler may call exit_group(2) or execve(2) in the middle of a function, so these are deaths, and
@@ -44,8 +44,8 @@
  *	(4) find words that watch it	(4) add the word's first waiter to them
  *
  * If the waiter locks the owner first, the report of the death finds the word. If the report locks
- * the owner first, the waiter sees .dead: the lock of the list of the dead orders the store before
- * the report.
+ * the owner first, the waiter sees .dead: the lock of the list of dead identities orders the store
+ * before the report.
  *
  * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
  * notify makes the word watch it before it removes the waiter. So once no word watches a dead
@@ -270,7 +270,7 @@ bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait
 }
 
 /* The first waiter of a word leaves: the next waiter stores what the word watches. */
-static void memwait_watch_inherit(struct memwait_owned *next, struct memwait_owned *first)
+static void memwait_watch_replace(struct memwait_owned *next, struct memwait_owned *first)
 {
 	struct memwait_identity *identity = first->watched;
 
@@ -298,7 +298,7 @@ void memwait_watch_leave(struct memwait_waiter *waiter)
 
 	lockdep_assert_held(&waiter->bucket->lock);
 	if (first && !list_empty(&owned->others)) {
-		memwait_watch_inherit(list_next_entry(owned, others), owned);
+		memwait_watch_replace(list_next_entry(owned, others), owned);
 	} else if (first) {
 		memwait_unwatch(owned);
 		rb_erase(&owned->node, &waiter->bucket->watching);
