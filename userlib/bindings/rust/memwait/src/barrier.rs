@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 use crate::error::{check, Error};
-use crate::event::{Handle, Operation, Wait};
+use crate::event_loop::Handle;
 use crate::memory::{Ref, Shareable};
+use crate::operation::{Operation, Wait};
 use crate::time::Deadline;
 use memwait_sys::*;
 use std::cell::UnsafeCell;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 use crate::error::{check, Error};
-use crate::event::{Operation, Wait};
 use crate::memory::{Ref, Shareable};
 use crate::mutex::{guarded, Mutex, MutexGuard, Place, TOKEN};
+use crate::operation::{Operation, Wait};
 use crate::time::Deadline;
 use memwait_sys::*;
 use std::cell::UnsafeCell;

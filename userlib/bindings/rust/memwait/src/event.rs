@@ -1,689 +1,110 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-use crate::error::{check_result, Error};
+use crate::error::{check, Error};
+use crate::event_loop::Handle;
+use crate::memory::{Ref, Shareable};
+use crate::operation::{Operation, Wait};
 use crate::time::Deadline;
 use memwait_sys::*;
-use std::any::Any;
 use std::cell::UnsafeCell;
-use std::collections::HashMap;
-use std::fmt;
-use std::future::Future;
-use std::marker::PhantomData;
-use std::mem;
-use std::os::raw::{c_int, c_short, c_ulong, c_void};
-use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::pin::Pin;
-use std::process;
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, ThreadId};
+use std::os::raw::c_int;
 
-#[repr(C)]
-struct PollFd {
-    fd: c_int,
-    events: c_short,
-    revents: c_short,
+/// A flag that threads and futures wait for. Its layout is C's `memwait_event_t`, a word of four
+/// bytes. Zeroed memory is an event that is not set.
+#[repr(transparent)]
+pub struct Event {
+    raw: UnsafeCell<memwait_event_t>,
 }
 
-const POLLIN: c_short = 1;
+// SAFETY: any thread may call its functions.
+unsafe impl Sync for Event {}
+// SAFETY: it has C's layout.
+unsafe impl Shareable for Event {}
 
-extern "C" {
-    fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
-}
-
-/// Poisoning is ignored, because no panic leaves the data of these locks half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The operations that the library may call back. It holds a share in each pending operation.
-struct Registry {
-    is_closed: bool,
-    pending: HashMap<usize, Arc<dyn Pending>>,
-}
-
-struct Inner {
-    raw: *mut memwait_loop_t,
-    registry: Mutex<Registry>,
-    /// The panic of a waker in a callback.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// The number of calls of Loop::run() in progress, in the loop's thread.
-    runs: AtomicUsize,
-}
-
-impl Inner {
-    /// Keeps the first of several panics. Leaks the others, because their drop() might panic.
-    fn keep(&self, panic: Box<dyn Any + Send>) {
-        let mut first = lock(&self.panic);
-
-        if first.is_some() {
-            mem::forget(panic);
-        } else {
-            *first = Some(panic);
-        }
-    }
-
-    fn go_on_panicking(&self) {
-        let panic = lock(&self.panic).take();
-
-        if let Some(panic) = panic {
-            resume_unwind(panic);
-        }
-    }
-}
-
-// SAFETY: threads may call the library's functions concurrently, except memwait_loop_close(), which
-// drop() calls when nothing else has a share. Any thread can end and drop pending operations: see
-// Wait.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // SAFETY: each operation has a share in this, so none is pending. No call is in progress,
-        // because callbacks run under a &Loop, which has a share as well.
-        unsafe { memwait_loop_close(self.raw) };
-    }
-}
-
-/// A handle to a [`Loop`]: operations of any thread can begin on it.
-#[derive(Clone)]
-pub struct Handle(Arc<Inner>);
-
-impl Handle {
-    /// Makes [`Loop::run`] return: after the current callback if `run` is in progress, otherwise
-    /// when `run` is called next.
-    pub fn stop(&self) -> Result<(), Error> {
-        // SAFETY: the loop is valid.
-        check_result(unsafe { memwait_loop_stop(self.0.raw) }).map(|_| ())
-    }
-
-    /// The number of pending operations. A program usually runs its event loop until this is 0.
+impl Event {
+    /// An event that is not set.
     #[must_use]
-    pub fn pending(&self) -> usize {
-        // SAFETY: the loop is valid.
-        unsafe { memwait_loop_pending(self.0.raw) }
+    pub const fn new() -> Event {
+        Event {
+            raw: UnsafeCell::new(memwait_event_t { reserved: [0] }),
+        }
+    }
+
+    /// Whether the event is set now. Returns `false` for a kind that this library does not know.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        // SAFETY: the object is valid.
+        unsafe { memwait_event_is_set(self.raw.get()) == 1 }
+    }
+
+    /// Sets the event, and wakes all waiters.
+    pub fn set(&self) -> Result<(), Error> {
+        // SAFETY: the object is valid.
+        check(unsafe { memwait_event_set(self.raw.get()) })
+    }
+
+    /// Clears the event: later waits wait for the next [`set`](Event::set).
+    pub fn clear(&self) -> Result<(), Error> {
+        // SAFETY: the object is valid.
+        check(unsafe { memwait_event_clear(self.raw.get()) })
+    }
+
+    /// Blocks until the event is set.
+    pub fn wait(&self) -> Result<(), Error> {
+        // SAFETY: the object is valid.
+        check(unsafe { memwait_event_wait(self.raw.get()) })
+    }
+
+    /// Like the function without `_until`, with a deadline. `ETIMEDOUT`: the deadline has passed.
+    pub fn wait_until(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        let time = deadline.into();
+
+        // SAFETY: the object is valid.
+        check(unsafe { memwait_event_clockwait(self.raw.get(), time.clock, &time.time) })
     }
 }
 
-impl fmt::Debug for Handle {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Ref<Event> {
+    /// Waits until the event is set.
+    pub fn wait_async(&self, on: &Handle) -> Operation<UntilSet> {
+        Operation::new(on, UntilSet(self.clone()))
+    }
+}
+
+impl Default for Event {
+    fn default() -> Event {
+        Event::new()
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Loop")
-            .field("pending", &self.pending())
+            .debug_tuple("Event")
+            .field(&self.is_set())
             .finish()
     }
 }
 
-/// The event source of this crate's futures: a descriptor to poll for reading, and
-/// [`dispatch`](Loop::dispatch), which wakes the tasks whose operations have ended. It dereferences
-/// to a [`Handle`].
-///
-/// A loop stays in its thread, and only this thread dispatches it. Therefore this thread owns a
-/// [`RobustMutex`] that a future has locked.
-///
-/// When the loop is dropped, pending futures end with `ECANCELED`, and have taken nothing. In a
-/// child of `fork(2)` the parent's loop is unusable (`EPERM`), and dropping it does not disturb the
-/// parent. A panic of a waker is resumed from the drop after all futures have ended.
-///
-/// [`RobustMutex`]: crate::RobustMutex
-pub struct Loop {
-    handle: Handle,
-    // Neither Send nor Sync.
-    in_its_thread: PhantomData<*mut ()>,
-}
+/// The operation of `Event::wait_async()`.
+pub struct UntilSet(Ref<Event>);
 
-impl Loop {
-    /// `ENOENT` or another error of `open(2)`: no device. `ENOSPC`: the user's limit is exceeded.
-    pub fn new() -> Result<Loop, Error> {
-        let mut raw = ptr::null_mut();
+// SAFETY: the share in the event keeps it in place, and it has no owner.
+unsafe impl Wait for UntilSet {
+    type Output = Result<(), Error>;
 
-        // SAFETY: the function writes the pointer.
-        check_result(unsafe { memwait_loop_new(&mut raw, 0) })?;
-        Ok(Loop {
-            handle: Handle(Arc::new(Inner {
-                raw,
-                registry: Mutex::new(Registry {
-                    is_closed: false,
-                    pending: HashMap::new(),
-                }),
-                panic: Mutex::new(None),
-                runs: AtomicUsize::new(0),
-            })),
-            in_its_thread: PhantomData,
-        })
-    }
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let raw = self.0.raw.get();
 
-    /// A handle, for this and other threads.
-    #[must_use]
-    pub fn handle(&self) -> Handle {
-        self.handle.clone()
-    }
-
-    /// Wakes the tasks of all operations that had ended before the call, and returns their number.
-    /// Never blocks. One call for each readiness is enough, even with edge-triggered polling, such
-    /// as tokio's `AsyncFd`. A panic of a waker is resumed from here.
-    pub fn dispatch(&self) -> Result<usize, Error> {
-        // SAFETY: the loop is valid.
-        let result = unsafe { memwait_loop_dispatch(self.handle.0.raw, MEMWAIT_ALL) };
-
-        self.handle.0.go_on_panicking();
-        check_result(result).map(|count| count as usize)
-    }
-
-    /// Polls and dispatches until nothing is pending, or until [`Handle::stop`]. A panic of a waker
-    /// is resumed from here after its callback.
-    pub fn run(&self) -> Result<(), Error> {
-        self.run_by(None).map(|_| ())
-    }
-
-    /// The same with a deadline. Returns false if operations are still pending then.
-    pub fn run_until(&self, deadline: impl Into<Deadline>) -> Result<bool, Error> {
-        self.run_by(Some(&deadline.into()))
-    }
-
-    fn run_by(&self, deadline: Option<&Deadline>) -> Result<bool, Error> {
-        let inner = &self.handle.0;
-        let (time, flags) = Deadline::timeout(deadline);
-
-        // relaxed, both times: only this thread uses it.
-        inner.runs.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the loop is valid.
-        let result = unsafe { memwait_loop_run(inner.raw, time, flags) };
-        inner.runs.fetch_sub(1, Ordering::Relaxed);
-
-        inner.go_on_panicking();
-        check_result(result).map(|result| result != MEMWAIT_TIMED_OUT)
-    }
-
-    /// Runs a future to its end in this thread, for programs without an executor. The future may
-    /// also wait for things other than this loop. Errors come from the loop: `EPERM`, `ENOSPC`.
-    ///
-    /// During the call, one additional operation is [pending](Handle::pending). A
-    /// [`run`](Loop::run) within the future therefore ends only by [`Handle::stop`].
-    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        let signal = Arc::new(Signal {
-            word: AtomicU32::new(0),
-            is_woken: AtomicBool::new(false),
-            thread: thread::current().id(),
-        });
-        let watch = Watch::new(self, &signal)?;
-        let waker = Waker::from(signal.clone());
-        let mut context = Context::from_waker(&waker);
-        let mut future = Box::pin(future);
-
-        loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                drop(watch);
-                return Ok(output);
-            }
-            // acquire: pairs with the release in wake(), so that the future sees earlier stores.
-            while !signal.is_woken.swap(false, Ordering::Acquire) {
-                let mut fd = PollFd {
-                    fd: self.as_raw_fd(),
-                    events: POLLIN,
-                    revents: 0,
-                };
-                // SAFETY: it is one struct. Its only error is EINTR.
-                unsafe { poll(&mut fd, 1, -1) };
-                self.dispatch()?;
-            }
-        }
-    }
-}
-
-impl std::ops::Deref for Loop {
-    type Target = Handle;
-
-    fn deref(&self) -> &Handle {
-        &self.handle
-    }
-}
-
-impl AsRef<Handle> for Loop {
-    fn as_ref(&self) -> &Handle {
-        &self.handle
-    }
-}
-
-impl AsRef<Handle> for Handle {
-    fn as_ref(&self) -> &Handle {
-        self
-    }
-}
-
-impl AsRawFd for Loop {
-    /// The descriptor. Do not read or close it.
-    fn as_raw_fd(&self) -> RawFd {
-        // SAFETY: the loop is valid.
-        unsafe { memwait_loop_fd(self.handle.0.raw) }
-    }
-}
-
-impl AsFd for Loop {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open while the loop lives.
-        unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let pending: Vec<_> = {
-            let mut registry = lock(&self.handle.0.registry);
-
-            registry.is_closed = true;
-            registry.pending.values().cloned().collect()
-        };
-        for operation in pending {
-            // A panic of a waker must not prevent the end of other operations.
-            let done = catch_unwind(AssertUnwindSafe(move || operation.end_early()));
-
-            if let Err(panic) = done {
-                self.handle.0.keep(panic);
-            }
-        }
-        // A second panic would abort the process.
-        if !thread::panicking() {
-            self.handle.0.go_on_panicking();
-        }
-    }
-}
-
-impl fmt::Debug for Loop {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handle.fmt(formatter)
-    }
-}
-
-/// The waker of `block_on()`: a word that its loop watches.
-struct Signal {
-    word: AtomicU32,
-    is_woken: AtomicBool,
-    thread: ThreadId,
-}
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        // release: see block_on(). If the flag was set before, the thread that set it notifies, or
-        // is the thread of the loop.
-        if self.is_woken.swap(true, Ordering::Release) || thread::current().id() == self.thread {
-            return;
-        }
-        // SAFETY: it is a word.
-        unsafe { memwait_notify(address_of(&self.word), 1, MEMWAIT_PRIVATE) };
-    }
-}
-
-/// `AtomicU32::as_ptr()` exists since Rust 1.70.
-fn address_of(word: &AtomicU32) -> *const c_void {
-    (word as *const AtomicU32).cast()
-}
-
-struct Watch {
-    // From a Box. (The Box itself would assert unique access each time it moves.)
-    op: *mut memwait_op_t,
-    signal: Arc<Signal>,
-}
-
-impl Watch {
-    fn new(on: &Loop, signal: &Arc<Signal>) -> Result<Watch, Error> {
-        let watch = Watch {
-            op: Box::into_raw(Box::new(memwait_op_t { reserved: [0; 24] })),
-            signal: signal.clone(),
-        };
-
-        // SAFETY: the operation and its word stay in place until drop() has cancelled the
-        // operation.
-        let result = unsafe {
-            memwait_op_init(watch.op, on.handle.0.raw, None, ptr::null_mut());
-            memwait_watch32(
-                address_of(&watch.signal.word),
-                0,
-                ptr::null(),
-                MEMWAIT_PRIVATE,
-                watch.op,
-            )
-        };
-        check_result(result)?;
-        Ok(watch)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        // SAFETY: new() has made and initialised it. This is the loop's thread, so its callback
-        // does not run. After this it is not pending any more, and nothing else refers to it.
+        // SAFETY: the caller's promise.
         unsafe {
-            memwait_op_cancel(self.op);
-            drop(Box::from_raw(self.op));
-        }
-    }
-}
-
-/// The event that a future of this crate waits for.
-///
-/// # Safety
-/// `begin()` must do what the documentation of libmemwait requires of an _async function. If the
-/// future may leave the thread in which it began, `give_back()` and drop() must be callable in the
-/// loop's thread: nothing in the future may be bound to a thread. Otherwise the loop must belong to
-/// the thread of the future.
-pub unsafe trait Wait: 'static {
-    /// The output of the future.
-    type Output;
-    /// The value that `begin()` returns if the callback will run.
-    const PENDING: c_int = EINPROGRESS;
-    /// The sign of errors: 1, or -1 if they are negative.
-    const SIGN: c_int = 1;
-
-    /// The result, if it is available without beginning an operation.
-    fn at_hand(&self) -> Option<c_int> {
-        None
-    }
-
-    /// # Safety
-    /// `op` must have been initialised. Neither `op` nor `self` may move while it is pending.
-    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int;
-
-    /// Converts the result. Called once. `at_once`: it is the result of `begin()`.
-    fn output(&self, result: c_int, at_once: bool) -> Self::Output;
-
-    /// Called once, instead of output(): the operation ended, but the future was dropped.
-    ///
-    /// # Safety
-    /// `op` must have ended with `result`.
-    unsafe fn give_back(&self, op: *mut memwait_op_t, _result: c_int) {
-        // SAFETY: the caller's promise. An error means that a waiter could not be woken.
-        let _ = unsafe { memwait_op_undo(op) };
-    }
-
-    /// The future is dropped and has never been polled.
-    fn not_begun(&self) {}
-}
-
-enum State {
-    New,
-    Pending(Waker),
-    Ended(c_int),
-    /// The future was dropped, and could not cancel the operation.
-    Abandoned,
-    Taken,
-}
-
-struct Counted<K: ?Sized> {
-    op: UnsafeCell<memwait_op_t>,
-    state: Mutex<State>,
-    deadline: Option<Deadline>,
-    on: Handle,
-    /// The process in which it was made.
-    process: u32,
-    kind: K,
-}
-
-trait Pending {
-    /// Called in the callback, or instead of it.
-    fn end(&self, result: c_int);
-    /// Cancels the operation, which ends with `ECANCELED`.
-    fn end_early(&self);
-}
-
-impl<K: ?Sized> Counted<K> {
-    fn key(&self) -> usize {
-        self.op.get() as usize
-    }
-
-    /// Whether this is a child of fork(): then the result belongs to the parent.
-    fn is_parents(&self) -> bool {
-        self.process != process::id()
-    }
-
-    /// Cancels. Returns true if the callback will not run; the operation is then not pending any
-    /// more.
-    fn cancel(&self) -> bool {
-        // SAFETY: the operation has begun, and its loop is valid.
-        let result = unsafe { memwait_op_cancel(self.op.get()) };
-
-        // EPERM: this is a child of fork(), where no callback runs.
-        if result == -ENOENT || result == -EINPROGRESS {
-            return false;
-        }
-        let share = lock(&self.on.0.registry).pending.remove(&self.key());
-        drop(share);
-        true
-    }
-}
-
-impl<K: Wait> Pending for Counted<K> {
-    fn end(&self, result: c_int) {
-        let mut state = lock(&self.state);
-
-        match mem::replace(&mut *state, State::Ended(result)) {
-            State::Pending(waker) => {
-                drop(state);
-                waker.wake();
-            }
-            _ => {
-                *state = State::Taken;
-                drop(state);
-                // SAFETY: the callback runs.
-                unsafe { self.kind.give_back(self.op.get(), result) };
+            match deadline {
+                None => memwait_event_wait_async(raw, op),
+                Some(time) => memwait_event_clockwait_async(raw, time.clock, &time.time, op),
             }
         }
     }
 
-    fn end_early(&self) {
-        if self.cancel() {
-            self.end(K::SIGN * ECANCELED);
-        }
-    }
-}
-
-unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut c_void) {
-    // SAFETY: the loop is valid while it is dispatched.
-    let inner = unsafe { &*(data as *const Inner) };
-    let done = catch_unwind(AssertUnwindSafe(|| {
-        let operation = lock(&inner.registry).pending.remove(&(op as usize));
-
-        if let Some(operation) = operation {
-            operation.end(result);
-        }
-    }));
-
-    if let Err(panic) = done {
-        inner.keep(panic);
-        // relaxed: see Loop::run(). If no run is in progress, the stop would end the next one.
-        if inner.runs.load(Ordering::Relaxed) > 0 {
-            // SAFETY: as above.
-            unsafe { memwait_loop_stop(inner.raw) };
-        }
-    }
-}
-
-/// A future that waits on a [`Loop`]. The operation begins when the future is first polled, and is
-/// queued from then on. If it does not have to wait, it ends immediately.
-///
-/// Dropping the future, in any thread that may own it, cancels the operation: nothing stays locked
-/// or consumed. If the operation had already succeeded, its effect is undone: the object is
-/// unlocked, posted or notified, for the next waiter in the queue. If the owner of a
-/// [`RobustMutex`](crate::RobustMutex) had died, the next owner is notified of the death instead.
-/// For items see [`Channel`](crate::Channel). A barrier that has opened stays open. A future that
-/// is leaked stays in the queue, and its object stays in memory.
-///
-/// In a child of `fork(2)` the parent's futures hold nothing. Polling does nothing if the future is
-/// pending, and otherwise returns `EPERM`. Dropping gives nothing back.
-#[must_use = "futures do nothing unless polled"]
-pub struct Operation<K: Wait> {
-    shared: Arc<Counted<K>>,
-}
-
-// SAFETY: data that is shared with the loop's thread is under a lock, or used by one of the two
-// threads at a time: begin() uses `kind` in this thread before the library knows the operation, and
-// later the thread that finds the operation ended uses it. Wait says what `kind` may contain.
-unsafe impl<K: Wait + Send> Send for Operation<K> {}
-// SAFETY: a shared reference to it allows no operation.
-unsafe impl<K: Wait> Sync for Operation<K> {}
-impl<K: Wait> Unpin for Operation<K> {}
-
-impl<K: Wait> Operation<K> {
-    pub(crate) fn new(on: &Handle, kind: K) -> Operation<K> {
-        Operation {
-            shared: Arc::new(Counted {
-                op: UnsafeCell::new(memwait_op_t { reserved: [0; 24] }),
-                state: Mutex::new(State::New),
-                deadline: None,
-                on: on.clone(),
-                process: process::id(),
-                kind,
-            }),
-        }
-    }
-
-    /// Sets a deadline: a `Duration` from now, an `Instant` or a `SystemTime`. The operation then
-    /// ends with `ETIMEDOUT`, or with its own value for a timeout. No effect after the operation
-    /// has begun.
-    pub fn until(mut self, deadline: impl Into<Deadline>) -> Operation<K> {
-        if let Some(operation) = Arc::get_mut(&mut self.shared) {
-            operation.deadline = Some(deadline.into());
-        }
-        self
-    }
-
-    /// Cancels the operation. Returns whether it was pending, and now ends with `ECANCELED`.
-    pub(crate) fn cancel(&self) -> bool {
-        let is_pending = matches!(&*lock(&self.shared.state), State::Pending(_));
-
-        is_pending && {
-            let cancelled = self.shared.cancel();
-
-            if cancelled {
-                self.shared.end(K::SIGN * ECANCELED);
-            }
-            cancelled
-        }
-    }
-
-    fn begin(&self) -> c_int {
-        let operation = &self.shared;
-        let inner = &operation.on.0;
-
-        if let Some(result) = operation.kind.at_hand() {
-            return result;
-        }
-        // Held until the operation is pending, so that Loop's drop() either finds it pending, or
-        // prevents its beginning. The library runs no callback in here.
-        let mut registry = lock(&inner.registry);
-
-        if registry.is_closed {
-            return K::SIGN * ECANCELED;
-        }
-        registry.pending.insert(operation.key(), operation.clone());
-        // SAFETY: the operation is in the registry while it is pending, and stays in place. The
-        // loop is valid while it calls back.
-        let result = unsafe {
-            let data = Arc::as_ptr(inner) as *mut c_void;
-
-            memwait_op_init(operation.op.get(), inner.raw, Some(call_back), data);
-            operation
-                .kind
-                .begin(operation.op.get(), operation.deadline.as_ref())
-        };
-        if result != K::PENDING {
-            // This future has a share as well, so nothing is dropped here.
-            registry.pending.remove(&operation.key());
-        }
-        result
-    }
-}
-
-impl<K: Wait> Future for Operation<K> {
-    type Output = K::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<K::Output> {
-        let operation = &self.shared;
-
-        match &*lock(&operation.state) {
-            State::Pending(waker) if waker.will_wake(context.waker()) => return Poll::Pending,
-            _ => {}
-        }
-        // A waker's functions are called without the lock: they may call dispatch(), which locks
-        // it.
-        let new = context.waker().clone();
-        let mut state = lock(&operation.state);
-        match &mut *state {
-            State::Pending(waker) => {
-                let old = mem::replace(waker, new);
-
-                drop(state);
-                drop(old);
-                return Poll::Pending;
-            }
-            State::New | State::Ended(_) if operation.is_parents() => {
-                *state = State::Taken;
-                drop(state);
-                return Poll::Ready(operation.kind.output(K::SIGN * EPERM, false));
-            }
-            State::Ended(result) => {
-                let result = *result;
-
-                *state = State::Taken;
-                drop(state);
-                return Poll::Ready(operation.kind.output(result, false));
-            }
-            State::New => *state = State::Pending(new),
-            State::Abandoned | State::Taken => {
-                drop(state);
-                panic!("a future was polled after its end");
-            }
-        }
-        drop(state);
-
-        let result = self.begin();
-        if result == K::PENDING {
-            return Poll::Pending;
-        }
-        let waker = mem::replace(&mut *lock(&operation.state), State::Taken);
-        drop(waker);
-        Poll::Ready(operation.kind.output(result, true))
-    }
-}
-
-impl<K: Wait> Drop for Operation<K> {
-    fn drop(&mut self) {
-        let operation = &self.shared;
-        let mut state = lock(&operation.state);
-
-        match mem::replace(&mut *state, State::Taken) {
-            State::New | State::Ended(_) if operation.is_parents() => {}
-            State::New => {
-                drop(state);
-                operation.kind.not_begun();
-            }
-            State::Pending(waker) => {
-                // If it is too late to cancel, the callback finds this state.
-                *state = State::Abandoned;
-                drop(state);
-                drop(waker);
-                operation.cancel();
-            }
-            State::Ended(result) => {
-                drop(state);
-                // SAFETY: the callback has run, or the operation was cancelled.
-                unsafe { operation.kind.give_back(operation.op.get(), result) };
-            }
-            State::Abandoned | State::Taken => {}
-        }
-    }
-}
-
-impl<K: Wait> fmt::Debug for Operation<K> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Operation").finish_non_exhaustive()
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        check(result)
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 //! Words: atomic integers that threads and futures wait for, as for a futex.
 use crate::error::{check_result, Error};
-use crate::event::{Handle, Operation, Wait};
+use crate::event_loop::Handle;
 use crate::memory::Ref;
+use crate::operation::{Operation, Wait};
 use crate::time::Deadline;
 use memwait_sys::*;
 use std::os::raw::{c_int, c_uint, c_void};
