@@ -19,9 +19,9 @@ root_doc = "Documentation/index"
 include_patterns = [
     "Documentation/*.rst", "*.md", "userlib/man/*", "userlib/memwait.h",
     "userlib/memwait/pthread.h", "userlib/examples/*.c", "userlib/bindings/*/README.md",
-    "userlib/bindings/cxx/memwait.hpp", "userlib/bindings/node/index.d.ts",
-    "userlib/bindings/**/examples/*", "userlib/bindings/together/*",
-    "userlib/bindings/rust/tokio/src/main.rs",
+    "userlib/bindings/cxx/memwait.hpp", "userlib/bindings/cxx/memwait/task.hpp",
+    "userlib/bindings/node/index.d.ts", "userlib/bindings/**/examples/*",
+    "userlib/bindings/together/*", "userlib/bindings/rust/tokio/src/main.rs",
 ]
 # index.rst takes the place of README.md; readme.rs is generated from a README.
 exclude_patterns = ["README.md", "**/readme.rs"]

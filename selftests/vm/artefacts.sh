@@ -583,9 +583,10 @@ copy_userlib()
 	# Objects that were built in the checkout are omitted, because make would consider their
 	# copies up to date.
 	cp "$top"/userlib/memwait/*.[ch] "$1/userlib/memwait/"
-	mkdir -p "$1"/userlib/{tools,bindings/cxx}
+	mkdir -p "$1"/userlib/{tools,bindings/cxx/memwait}
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
 	cp "$top"/userlib/bindings/cxx/{Makefile,README.md,memwait.hpp} "$1/userlib/bindings/cxx/"
+	cp "$top/userlib/bindings/cxx/memwait/task.hpp" "$1/userlib/bindings/cxx/memwait/"
 }
 
 make_userlib()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Asio polls for edges. Many operations end together, and each readiness has one dispatch. */
-#include <memwait.hpp>
+#include <memwait/task.hpp>
 
 #include "test.hpp"
 

@@ -3,7 +3,7 @@
  * Measures lock and unlock, and an awaited wake-up, in C and C++: see selftests/bench/bindings.
  * Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts right.
  */
-#include <memwait.hpp>
+#include <memwait/task.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* memwait.hpp for coroutines: each awaitable, cancellation at each point, shutdown, fork. */
-#include <memwait.hpp>
+#include <memwait/task.hpp>
 
 #include "test.hpp"
 

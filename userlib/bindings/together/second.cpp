@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* The C++ program of the five, a coroutine: second FILE */
-#include <memwait.hpp>
+#include <memwait/task.hpp>
 
 #include <array>
 #include <cstdio>

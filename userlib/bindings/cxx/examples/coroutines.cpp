@@ -4,7 +4,7 @@
  * then send their results to that process through a channel. One more coroutine waits for an event
  * that never happens, and is cancelled.
  */
-#include <memwait.hpp>
+#include <memwait/task.hpp>
 
 #include <cstdio>
 #include <vector>

@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <memwait.hpp>
+#include <memwait/task.hpp>
 
 using queue = memwait::channel<int>;
 
