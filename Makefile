@@ -140,6 +140,9 @@ compile_commands.json:				## write it anew, by bear, for editors
 abi:						## record the library's ABI anew, and print changes
 	@selftests/vm/host abi
 
+bindgen:					## record the declarations for Rust anew, and print changes
+	@selftests/vm/host bindgen
+
 clean:						## remove build results, but not the cache
 	@if [ -d "$(KDIR)" ]; then $(MAKE) -C $(KDIR) M=$(CURDIR) clean; fi
 	@$(MAKE) -s -C userlib clean
@@ -149,4 +152,4 @@ clean:						## remove build results, but not the cache
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
 	uninstall-lib dist deb in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style \
-	compile_commands.json abi clean
+	compile_commands.json abi bindgen clean

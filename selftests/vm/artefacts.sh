@@ -204,7 +204,7 @@ need_root()
 		suite=bookworm
 		extra=bookworm-security
 		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
-		packages+=,relacy-dev,systemtap-sdt-dev,musl-tools
+		packages+=,relacy-dev,systemtap-sdt-dev,musl-tools,bindgen,rustfmt
 		# For a kernel that clang builds.
 		packages+=,lld,llvm,flex,bison,bc,libelf-dev,kmod
 		what="compilers and checkers"

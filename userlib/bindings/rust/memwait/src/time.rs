@@ -31,7 +31,7 @@ impl Deadline {
 
 impl From<Duration> for Deadline {
     fn from(from_now: Duration) -> Deadline {
-        let mut now = timespec::new(0, 0);
+        let mut now = timespec::default();
 
         // SAFETY: the clock exists, and the memory is valid.
         unsafe { clock_gettime(CLOCK_MONOTONIC, &mut now) };
@@ -55,7 +55,7 @@ impl From<SystemTime> for Deadline {
 
         Deadline {
             clock: CLOCK_REALTIME,
-            time: later(timespec::new(0, 0), since),
+            time: later(timespec::default(), since),
         }
     }
 }
@@ -68,5 +68,8 @@ fn later(time: timespec, by: Duration) -> timespec {
         .saturating_add(time.tv_sec)
         .saturating_add(i64::from(nanoseconds / 1_000_000_000));
 
-    timespec::new(seconds, nanoseconds % 1_000_000_000)
+    timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::from(nanoseconds % 1_000_000_000),
+    }
 }
