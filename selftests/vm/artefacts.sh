@@ -154,7 +154,7 @@ debian_uri()
 make_root()
 {
 	local dir=$1 suite=$2 packages=$3 extra=$4 architectures=$5 hook=${6:-true}
-	local uri extra_uri mode=unshare before=true
+	local uri extra_uri mode=unshare before=true without=() path
 	uri=$(debian_uri 0)
 	[ -n "$uri" ] || die "no apt source for Debian is configured on this machine"
 	extra_uri=$uri
@@ -164,12 +164,18 @@ make_root()
 		: "${extra_uri:=${uri%/}-security}"
 	fi
 	[ "$(id -u)" -ne 0 ] || mode=root
-	# Packages of some kernels make an initramfs, which nothing boots, and which takes minutes for each.
-	# shellcheck disable=SC2016
-	[ "${hook##*/}" != fetch-kernels ] || before='chroot "$1" dpkg-divert --quiet --local --rename --add \
-		/usr/sbin/update-initramfs && ln -s /bin/true "$1/usr/sbin/update-initramfs"'
+	if [ "${hook##*/}" = fetch-kernels ]; then
+		# No guest has these devices, and nobody reads manuals there.
+		for path in share/{doc,locale,man} modules/\*/kernel/{sound,drivers/{gpu,media,net}}; do
+			without+=("--dpkgopt=path-exclude=/*/$path/*")
+		done
+		# Packages of some kernels make an initramfs, which nothing boots, and which takes minutes.
+		# shellcheck disable=SC2016
+		before='chroot "$1" dpkg-divert --quiet --local --rename --add /usr/sbin/update-initramfs &&
+			ln -s /bin/true "$1/usr/sbin/update-initramfs"'
+	fi
 	# The root passes through a tar archive, so that all files belong to the user who runs this.
-	mmdebstrap --mode=$mode --variant=apt --include="$packages" \
+	mmdebstrap --mode=$mode --variant=apt --include="$packages" "${without[@]}" \
 		${architectures:+--architectures="$architectures"} \
 		--essential-hook="$before" --customize-hook="$hook \"\$1\"" \
 		"$suite" - "deb $uri $suite main" "deb $extra_uri $extra main" |
