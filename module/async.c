@@ -6,6 +6,7 @@
 
 #include "compat.h"
 #include "context.h"
+#include "scan.h"
 #include "trace.h"
 
 /**

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The start of a wait: begin.h describes the order of the calls, and has the inline functions. */
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
 #include "begin.h"

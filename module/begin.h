@@ -18,7 +18,7 @@
 #ifndef MEMWAIT_BEGIN_H
 #define MEMWAIT_BEGIN_H
 
-#include "memwait.h"
+#include "owner.h"
 
 int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr);
 int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
@@ -95,4 +95,15 @@ static __always_inline int memwait_begin_check(const struct memwait_wait *waits,
 	return ret;
 }
 
-#endif
+/* arm.c */
+int memwait_ioc_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
+
+/* wait.c */
+int memwait_ioc_wait(const struct memwait_wait *wait, struct memwait_context *context);
+int memwait_ioc_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
+			 struct memwait_context *context);
+int memwait_ioc_notify_wait(const struct memwait_notify_wait *arg,
+			    struct memwait_notify_wait __user *user,
+			    struct memwait_context *context);
+
+#endif /* MEMWAIT_BEGIN_H */

@@ -20,7 +20,7 @@
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 
-#include "memwait.h"
+#include "queue.h"
 
 /* Pauses of the processor, some 10 us, in memwait_bucket_let_others(). */
 #define MEMWAIT_LET_OTHERS	256

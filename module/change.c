@@ -12,7 +12,6 @@
 #include <linux/mutex.h>	/* on PREEMPT_RT before 6.13 futex.h forgets it */
 #include <linux/futex.h>
 #include <linux/pagemap.h>
-#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <asm/futex.h>
 

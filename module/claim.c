@@ -43,14 +43,12 @@
  *
  * For how a completion wakes pollers and readers, see wake.c.
  */
-#include <linux/pid.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
 #include "compat.h"
 #include "context.h"
-#include "scan.h"
+#include "owner.h"
 #include "trace.h"
 
 /**

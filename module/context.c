@@ -3,13 +3,14 @@
  * Contexts as objects: their memory and references. For the open file see file.c, for async waits
  * async.c, for completions read.c and wake.c.
  */
-#include <linux/pid.h>
 #include <linux/random.h>
 
 #include "context.h"
+#include "owner.h"
 
-/* kmalloc() would round the size up to 1 KiB. */
+/* kmalloc() would round the sizes up to 1 KiB and 512 bytes. */
 static struct kmem_cache *memwait_context_cache;
+struct kmem_cache *memwait_owned_cache;
 
 /**
  * memwait_context_alloc() - allocate a context that belongs to the caller's user
@@ -61,7 +62,7 @@ void memwait_context_free(struct memwait_context *context)
 }
 
 /**
- * memwait_context_init() - create the cache of contexts
+ * memwait_context_init() - create the caches of contexts, and of async waits with MEMWAIT_OWNED
  *
  * Context: process context, may sleep.
  *
@@ -70,10 +71,17 @@ void memwait_context_free(struct memwait_context *context)
 int __init memwait_context_init(void)
 {
 	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
-	return memwait_context_cache ? 0 : -ENOMEM;
+	memwait_owned_cache = kmem_cache_create("memwait_owned",
+						sizeof(struct memwait_async_waiter) +
+						sizeof(struct memwait_owned), 0, 0, NULL);
+	if (memwait_context_cache && memwait_owned_cache)
+		return 0;
+	memwait_context_exit();
+	return -ENOMEM;
 }
 
 void memwait_context_exit(void)
 {
+	kmem_cache_destroy(memwait_owned_cache);
 	kmem_cache_destroy(memwait_context_cache);
 }

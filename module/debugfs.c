@@ -23,6 +23,8 @@
 #include <linux/seq_file.h>
 
 #include "context.h"
+#include "owner.h"
+#include "trace.h"
 
 /* Waiters recorded per lock section. */
 #define MEMWAIT_WALK_STEP	16

@@ -35,6 +35,8 @@
 
 #include "compat.h"
 #include "context.h"
+#include "owner.h"
+#include "position.h"
 
 /* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
 #define MEMWAIT_LOOK	1024

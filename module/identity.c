@@ -40,6 +40,7 @@
 #include <linux/sched/task.h>
 
 #include "context.h"
+#include "owner.h"
 #include "trace.h"
 
 /*

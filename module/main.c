@@ -1,14 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/memwait: the device, its ioctls, the module.
+ * /dev/memwait: the device, its ioctls, the module. Each file calls only files below it:
+ *
+ *	main.c			ioctls, module init
+ *	owner.c			owners, and the work that handles their deaths
+ *	wait.c			blocked threads
+ *	read.c			reading completions
+ *	arm.c			arming async waits
+ *	file.c			the open file: open, poll, fdinfo, close
+ *	async.c			cancel, close and deadlines of async waits
+ *	alloc.c			memory and ids of async waits
+ *	requeue.c		requeue
+ *	change.c		change and notify
+ *	notify.c		notify, and calls in steps
+ *	claim.c			how a wait ends; completions
+ *	wake.c			waking readers and pollers
+ *	position.c		interrupted threads: their queue positions, the effect of a signal
+ *	queue.c			queues of waiters
+ *	watch.c			whose death the waiters of a word are notified of
+ *	bucket.c		the lock of a bucket
+ *	begin.c			the start of a wait
+ *	identity.c		ids of threads and contexts
+ *	pin.c			pins of files and address spaces
+ *	context.c		memory and references of contexts
+ *	user.c			users and their limits
+ *	word.c			words, values and deadlines from user space
+ *	trace.c			tracepoints; names of words
+ *
+ * debugfs.c walks all queues and is outside this order.
  */
 #include <linux/build_bug.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/uaccess.h>
 
+#include "begin.h"
 #include "compat.h"
 #include "context.h"
+#include "owner.h"
+#include "position.h"
+#include "scan.h"
+#include "trace.h"
 
 /* The ABI is the same in 32-bit and 64-bit builds. */
 static_assert(sizeof(struct memwait_info) == 64);
@@ -157,17 +189,17 @@ static int __init memwait_init(void)
 {
 	int err;
 
-	memwait_limits_init();
+	memwait_user_init(memwait_reap_work, memwait_pin_work);
 	memwait_position_init();
 	err = memwait_queue_init();
 	if (err)
 		return err;
-	err = memwait_user_init(memwait_reap_work);
+	err = memwait_pin_init();
 	if (err)
 		goto exit_queue;
 	err = memwait_context_init();
 	if (err)
-		goto exit_user;
+		goto exit_pin;
 	err = memwait_identity_init();
 	if (err)
 		goto exit_context;
@@ -186,8 +218,8 @@ exit_identity:
 	memwait_identity_exit();
 exit_context:
 	memwait_context_exit();
-exit_user:
-	memwait_user_exit();
+exit_pin:
+	memwait_pin_exit();
 exit_queue:
 	memwait_queue_exit();
 	return err;
@@ -200,7 +232,7 @@ static void __exit memwait_exit(void)
 	memwait_owner_exit();
 	memwait_identity_exit();
 	memwait_context_exit();
-	memwait_user_exit();
+	memwait_pin_exit();
 	memwait_queue_exit();
 }
 

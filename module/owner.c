@@ -28,6 +28,7 @@
 
 #include "compat.h"
 #include "context.h"
+#include "owner.h"
 #include "scan.h"
 
 /*

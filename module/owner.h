@@ -6,14 +6,12 @@
 #ifndef MEMWAIT_OWNER_H
 #define MEMWAIT_OWNER_H
 
-#include <linux/refcount.h>
+#include <linux/fs.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable-types.h>
-#include <linux/workqueue.h>
 
-#include "memwait.h"
-
-struct memwait_user;
+#include "queue.h"
+#include "user.h"
 
 /**
  * struct memwait_identity - a thread or a context that has an id
@@ -78,6 +76,10 @@ void memwait_identity_put(struct memwait_identity *identity);
 int memwait_identity_init(void);
 void memwait_identity_exit(void);
 
+bool memwait_names_dead_owner(const struct memwait_wait *wait);
+int memwait_own_identity(u32 flags, struct memwait_context *context,
+			 struct memwait_identity **identity);
+
 /* The id that a wait names, or 0. */
 static inline u64 memwait_named_id(const struct memwait_wait *wait)
 {
@@ -119,9 +121,22 @@ static inline struct memwait_owned *memwait_owned_of(struct memwait_waiter *wait
 	return container_of(waiter, struct memwait_owned, waiter);
 }
 
+/* watch.c */
+bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
+void memwait_watch_leave(struct memwait_waiter *waiter);
+struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter);
+void memwait_watch_claimed(struct memwait_waiter *waiter);
 struct memwait_owned *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key);
 void memwait_unwatch(struct memwait_owned *first);
 struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool own);
+
+/* owner.c */
+int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
+		      struct memwait_owner __user *user);
+void memwait_reap_work(struct work_struct *work);
+int memwait_close_descriptor(struct file *file, fl_owner_t id);
+int memwait_owner_init(void);
+void memwait_owner_exit(void);
 
 #endif /* MEMWAIT_OWNER_H */

@@ -35,10 +35,10 @@
  *
  *	Lock order:	memwait_absent.lock -> memwait_context.lock
  */
-#include <linux/pid.h>
 #include <linux/signal.h>
 
 #include "context.h"
+#include "position.h"
 
 /* Records of other threads that are checked when a record is added. */
 #define MEMWAIT_POSITION_SWEEP	2

@@ -77,7 +77,7 @@
 #include <linux/random.h>
 #include <linux/uaccess.h>
 
-#include "context.h"
+#include "owner.h"
 
 /*
  * The number of buckets is the larger of two: a number per possible processor, as for futex(2), so

@@ -8,7 +8,7 @@
 
 #include "compat.h"
 #include "context.h"
-#include "scan.h"
+#include "position.h"
 #include "trace.h"
 
 /* Returns the number of whole records copied. */

@@ -20,7 +20,6 @@
 
 #include "begin.h"
 #include "compat.h"
-#include "context.h"
 #include "scan.h"
 #include "trace.h"
 

@@ -6,7 +6,8 @@
 #ifndef MEMWAIT_SCAN_H
 #define MEMWAIT_SCAN_H
 
-#include "memwait.h"
+#include "queue.h"
+#include "wake.h"
 
 /* Kinds of scans: they differ in what ends a scan early, and what its caller does next. */
 enum memwait_scan_kind {
@@ -82,5 +83,16 @@ void memwait_scan_start(struct memwait_scan *scan, struct memwait_bucket *bucket
 bool memwait_scan_claim(struct memwait_scan *scan);
 bool memwait_scan_pause(struct memwait_scan *scan);
 int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_scan_kind kind);
+void memwait_pass_on(const struct memwait_key *key, u64 number);
+int memwait_ioc_notify(const struct memwait_notify *notify);
+int memwait_ioc_waiters(const struct memwait_notify *notify);
+int memwait_ioc_notify_many(const struct memwait_notify_many *many);
+
+/* change.c */
+int memwait_ioc_change_notify(const struct memwait_change *change,
+			      struct memwait_change __user *user);
+
+/* requeue.c */
+int memwait_ioc_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user);
 
 #endif /* MEMWAIT_SCAN_H */

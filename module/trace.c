@@ -18,8 +18,6 @@
  */
 #include <linux/mm_types.h>
 
-#include "context.h"
-
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 

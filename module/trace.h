@@ -20,7 +20,34 @@
 #ifndef MEMWAIT_TRACE_HELPERS
 #define MEMWAIT_TRACE_HELPERS
 
+/**
+ * struct memwait_name - name of a word outside the kernel
+ * @ino: the file's inode; for a private word the process, or 0 if it has ended or is not known
+ * @offset: byte offset in the file; for a private word the address
+ * @dev: the file's device; for a private word 0
+ */
+struct memwait_name {
+	u64 ino;
+	u64 offset;
+	dev_t dev;
+};
+
+void memwait_name(struct memwait_name *name, const struct memwait_key *key);
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait);
+
+/* debugfs.c */
+#ifdef CONFIG_DEBUG_FS
+void memwait_debugfs_init(void);
+void memwait_debugfs_exit(void);
+#else
+static inline void memwait_debugfs_init(void)
+{
+}
+
+static inline void memwait_debugfs_exit(void)
+{
+}
+#endif
 #endif
 
 /* Fields dev, ino and offset. */

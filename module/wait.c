@@ -14,7 +14,7 @@
 
 #include "begin.h"
 #include "compat.h"
-#include "context.h"
+#include "position.h"
 #include "scan.h"
 #include "trace.h"
 

@@ -39,7 +39,6 @@
 #include <linux/sched/task.h>
 
 #include "context.h"
-#include "scan.h"
 
 static atomic64_t memwait_nr_calls;
 

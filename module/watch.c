@@ -56,7 +56,7 @@
  */
 #include <linux/minmax.h>
 
-#include "context.h"
+#include "owner.h"
 
 static const struct memwait_key *memwait_watch_key(const struct rb_node *node)
 {

@@ -11,7 +11,7 @@
  * and share the queue. So a word of a shared mapping holds a reference to the file of its vma. The
  * mm of a private word is the caller's own, which lives for the whole call. An async wait outlives
  * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, which
- * end with the process), see user.c. A sleeping thread holds the open file itself, like a thread in
+ * end with the process), see pin.c. A sleeping thread holds the open file itself, like a thread in
  * read(2): the reference ends with the system call, which ends with the thread at the latest.
  *
  * A referenced object must not in turn reference a memwait context, or the two keep each other
@@ -27,7 +27,7 @@
 #include <linux/uaccess.h>
 
 #include "compat.h"
-#include "memwait.h"
+#include "word.h"
 
 static void memwait_word_set_private(struct memwait_word *word, unsigned long address)
 {

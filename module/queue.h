@@ -1,112 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Shared declarations. Each file calls only files below it:
- *
- *	main.c			ioctls, module init
- *	owner.c			owners, and the work that handles their deaths
- *	wait.c			blocked threads
- *	read.c			reading completions
- *	arm.c			arming async waits
- *	file.c			the open file: open, poll, fdinfo, close
- *	async.c			cancel, close and deadlines of async waits
- *	alloc.c			memory and ids of async waits
- *	requeue.c		requeue
- *	change.c		change and notify
- *	notify.c		notify, and calls in steps
- *	claim.c			how a wait ends; completions
- *	wake.c			waking readers and pollers
- *	position.c		interrupted threads: their queue positions, the effect of a signal
- *	queue.c			queues of waiters
- *	watch.c			whose death the waiters of a word are notified of
- *	bucket.c		the lock of a bucket
- *	begin.c			the start of a wait
- *	identity.c		ids of threads and contexts
- *	context.c		memory and references of contexts
- *	user.c			limits and pins
- *	word.c			words, values and deadlines from user space
- *	trace.c			tracepoints; names of words
- *
- * debugfs.c walks all queues and is outside this order.
- *
- * A waker claims a waiter by memwait_claim_waiter(), which records in struct memwait_wakes whom to
- * wake. See context.h for async waits, contexts and pins.
- */
-#ifndef MEMWAIT_H
-#define MEMWAIT_H
+/* Waits, and the queues of waiters: see queue.c and bucket.c. */
+#ifndef MEMWAIT_QUEUE_H
+#define MEMWAIT_QUEUE_H
 
-#include <linux/align.h>
-#include <linux/atomic.h>
-#include <linux/cache.h>
-#include <linux/container_of.h>
-#include <linux/file.h>
-#include <linux/fs.h>
-#include <linux/gfp.h>
-#include <linux/init.h>
 #include <linux/jhash.h>
-#include <linux/kernel.h>
-#include <linux/ktime.h>
-#include <linux/list.h>
-#include <linux/lockdep.h>
-#include <linux/preempt.h>
-#include <linux/rbtree.h>
-#include <linux/refcount.h>
-#include <linux/sched.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
-#include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
-#include <linux/types.h>
-#include <uapi/linux/memwait.h>
 
-struct memwait_bucket;
-struct memwait_context;
-struct memwait_group;
-struct memwait_identity;
-struct memwait_owned;
-struct memwait_pin;
-struct memwait_waiter;
-struct memwait_wakes;
-
-/**
- * struct memwait_key - identifies a word
- * @space: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set; the mm_struct of
- *	other words
- * @offset: byte offset in the address_space, or address in the mm
- *
- * Equal keys name the same word as long as a reference prevents @space from being freed and reused:
- * see struct memwait_word.
- */
-struct memwait_key {
-	u64 space;
-	u64 offset;
-};
-
-#define MEMWAIT_KEY_SHARED	1ULL
-
-/**
- * struct memwait_word - a key with the reference that keeps it valid
- * @key: the word's key
- * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
- *	private word of the caller's mm, and after the file was put. Put with memwait_word_put()
- * @pin: for an async wait: put with memwait_pin_put()
- *
- * The reference is to an open file, not to an inode, so that umount gets EBUSY.
- */
-struct memwait_word {
-	struct memwait_key key;
-	union {
-		struct file *file;
-		struct memwait_pin *pin;
-	};
-};
-
-/* The result for a waiter that a notify or a death has reached. */
-enum memwait_claim {
-	MEMWAIT_CLAIM_LOST,	/* its wait had already ended; caller dequeues it */
-	MEMWAIT_CLAIM_PASSED_OVER, /* overdue, and has timed out; or of a dying process; dequeued */
-	MEMWAIT_CLAIM_WON,	/* ended and dequeued, or counted: the notify is spent */
-};
+#include "word.h"
 
 /**
  * struct memwait_waiter - a word of a wait: an entry of a queue
@@ -172,23 +74,6 @@ static inline struct memwait_group *memwait_group_of(const struct memwait_waiter
 	return container_of(waiter - waiter->index, struct memwait_group, waiters[0]);
 }
 
-enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
-
-static inline u8 memwait_async_clock(u32 flags)
-{
-	return flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
-}
-
-static inline ktime_t memwait_now(int clock)
-{
-	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
-}
-
-static inline bool memwait_has_passed(ktime_t expires, int clock)
-{
-	return expires != KTIME_MAX && expires <= memwait_now(clock);
-}
-
 /* Whether the wait has not ended; may be stale immediately. */
 static inline bool memwait_group_is_pending(const struct memwait_group *group)
 {
@@ -232,9 +117,6 @@ struct memwait_bucket_seed {
 	u32 multiply;
 };
 
-/* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
-#define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
-
 /*
  * Bounds of one step: waiters examined; threads woken; contexts whose pollers are woken. Behind
  * each poller there may be an epoll instance with pollers of its own, which cannot be counted.
@@ -243,115 +125,6 @@ struct memwait_bucket_seed {
 #define MEMWAIT_STEP_WAKES	16
 #define MEMWAIT_STEP_POLLED	4
 
-/**
- * struct memwait_wakes - threads and contexts to wake after dropping the bucket's lock
- * @call: number of a call that may take several steps, or 0
- * @looked: waiters examined
- * @nr_tasks: length of @tasks
- * @nr_contexts: length of @contexts
- * @crowded: the last of @contexts has more than one poller
- * @tasks: claimed threads, and readers of contexts with new completions; a reference to each
- * @contexts: contexts with new completions and with pollers, a reference to each
- */
-struct memwait_wakes {
-	u64 call;
-	unsigned int looked;
-	unsigned int nr_tasks;
-	unsigned int nr_contexts;
-	bool crowded;
-	struct task_struct *tasks[MEMWAIT_STEP_WAKES];
-	struct memwait_context *contexts[MEMWAIT_STEP_POLLED];
-};
-
-/**
- * struct memwait_name - name of a word outside the kernel
- * @ino: the file's inode; for a private word the process, or 0 if it has ended or is not known
- * @offset: byte offset in the file; for a private word the address
- * @dev: the file's device; for a private word 0
- */
-struct memwait_name {
-	u64 ino;
-	u64 offset;
-	dev_t dev;
-};
-
-/* trace.c */
-void memwait_name(struct memwait_name *name, const struct memwait_key *key);
-
-/* word.c */
-int memwait_compare(u64 addr, u64 expected, u32 flags);
-ktime_t memwait_expires(u64 deadline, u32 flags);
-int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
-
-/**
- * memwait_is_address() - is the address of an array valid on this kernel?
- * @addr: from user space
- *
- * Context: any.
- *
- * Return: false if a 32-bit kernel would truncate it.
- */
-static inline bool memwait_is_address(u64 addr)
-{
-	return (unsigned long)addr == addr;
-}
-
-static inline unsigned int memwait_size(u32 flags)
-{
-	return 1U << (flags & MEMWAIT_SIZE_MASK);
-}
-
-/**
- * memwait_check() - check address and flags of a word
- * @addr: address of the word
- * @flags: flags of the word
- * @known: allowed flags
- *
- * Context: any.
- *
- * Return: 0, or -EINVAL: unknown flag or misaligned address.
- */
-static inline int memwait_check(u64 addr, u32 flags, u32 known)
-{
-	if ((flags & ~known) || !IS_ALIGNED(addr, memwait_size(flags)))
-		return -EINVAL;
-	return 0;
-}
-
-/**
- * memwait_check_wait() - check a word that will be compared
- * @wait: copied from user space
- * @known: allowed flags
- *
- * Context: any.
- *
- * Return: 0, -EINVAL; or -EOPNOTSUPP: 64 bits on a 32-bit kernel.
- */
-static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
-{
-	int ret = memwait_check(wait->addr, wait->flags, known);
-
-	if (ret || wait->reserved)
-		return -EINVAL;
-	if (!IS_ENABLED(CONFIG_64BIT) && memwait_size(wait->flags) == 8)
-		return -EOPNOTSUPP;
-	return 0;
-}
-
-/* Puts the file of a word, if it still has one. */
-static inline void memwait_word_put(struct memwait_word *word)
-{
-	if (word->file)
-		fput(word->file);
-	word->file = NULL;
-}
-
-/* identity.c */
-bool memwait_names_dead_owner(const struct memwait_wait *wait);
-int memwait_own_identity(u32 flags, struct memwait_context *context,
-			 struct memwait_identity **identity);
-
-/* bucket.c */
 /* Disables preemption until memwait_step_end() or memwait_step_done(), see the top of notify.c. */
 static inline void memwait_step_begin(void)
 {
@@ -398,13 +171,19 @@ static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
 	return unlikely(atomic_read(&bucket->nr_locking));
 }
 
-/* watch.c */
-bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
-void memwait_watch_leave(struct memwait_waiter *waiter);
-struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter);
-void memwait_watch_claimed(struct memwait_waiter *waiter);
+/**
+ * memwait_is_killed() - has the current thread been killed?
+ *
+ * Context: process context.
+ *
+ * Return: true if so.
+ */
+static inline bool memwait_is_killed(void)
+{
+	/* Plain load: a concurrent signal is seen now or by the next check. */
+	return data_race(fatal_signal_pending(current));
+}
 
-/* queue.c */
 extern struct memwait_bucket *memwait_buckets;
 extern unsigned int memwait_bucket_mask;
 extern struct memwait_bucket_seed memwait_bucket_seed;
@@ -421,16 +200,6 @@ struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 int memwait_queue_waiters(const struct memwait_key *key);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
-
-/* Orders keys. Returns less than 0, 0, or more. */
-static __always_inline int memwait_key_cmp(const struct memwait_key *a, const struct memwait_key *b)
-{
-	if (a->offset != b->offset)
-		return a->offset < b->offset ? -1 : 1;
-	if (a->space != b->space)
-		return a->space < b->space ? -1 : 1;
-	return 0;
-}
 
 /**
  * memwait_bucket_of() - the bucket of a word
@@ -602,79 +371,4 @@ static __always_inline void memwait_group_leave(struct memwait_group *group, u32
 		memwait_queue_leave(&group->waiters[i]);
 }
 
-/* wake.c */
-u64 memwait_new_call(void);
-
-/* claim.c */
-enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result,
-					struct memwait_wakes *wakes);
-
-/* notify.c */
-void memwait_pass_on(const struct memwait_key *key, u64 number);
-int memwait_ioc_notify(const struct memwait_notify *notify);
-int memwait_ioc_waiters(const struct memwait_notify *notify);
-int memwait_ioc_notify_many(const struct memwait_notify_many *many);
-
-/* change.c */
-int memwait_ioc_change_notify(const struct memwait_change *change,
-			      struct memwait_change __user *user);
-
-/* requeue.c */
-int memwait_ioc_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user);
-
-/* Flags of words, and of waits with a deadline of their own. */
-#define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
-#define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
-#define MEMWAIT_ASYNC_FLAGS	(MEMWAIT_WAIT_FLAGS | MEMWAIT_PERSISTENT)
-
-/* wait.c */
-int memwait_ioc_wait(const struct memwait_wait *wait, struct memwait_context *context);
-int memwait_ioc_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
-			 struct memwait_context *context);
-int memwait_ioc_notify_wait(const struct memwait_notify_wait *arg,
-			    struct memwait_notify_wait __user *user,
-			    struct memwait_context *context);
-
-/* position.c */
-bool memwait_dies_of_signal(void);
-
-/**
- * memwait_is_killed() - has the current thread been killed?
- *
- * Context: process context.
- *
- * Return: true if so.
- */
-static inline bool memwait_is_killed(void)
-{
-	/* Plain load: a concurrent signal is seen now or by the next check. */
-	return data_race(fatal_signal_pending(current));
-}
-
-/**
- * memwait_is_dying() - will current die before returning to user space?
- *
- * Context: process context.
- *
- * Return: true if so.
- */
-static inline bool memwait_is_dying(void)
-{
-	return unlikely(signal_pending(current)) && memwait_dies_of_signal();
-}
-
-/* debugfs.c */
-#ifdef CONFIG_DEBUG_FS
-void memwait_debugfs_init(void);
-void memwait_debugfs_exit(void);
-#else
-static inline void memwait_debugfs_init(void)
-{
-}
-
-static inline void memwait_debugfs_exit(void)
-{
-}
-#endif
-
-#endif /* MEMWAIT_H */
+#endif /* MEMWAIT_QUEUE_H */

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pins, which hold the files and address spaces of async waits.
+ *
+ * Each async wait has a reference to a pin, which holds the file or mm_struct. A context remembers,
+ * without references, the pin of a file and the pin of an mm_struct that it has used last: a wait
+ * on a word of the same space shares the pin, any other wait makes a new pin. So there are no more
+ * pins than waits, and most contexts have one. A file is identified by its address_space, as in the
+ * key: the first file represents all others of that address_space. A requeue does not change the
+ * space, so the wait keeps its pin. A context caches the memory of one freed pin for the next pin:
+ * where waits are armed and read one by one, each has a pin of its own.
+ *
+ * A pin counts as MEMWAIT_PIN_WAITS waits of its user from its allocation until it is freed.
+ *
+ * A pin holds the path and inode, not the open file. Locks, leases and write access end when user
+ * space closes the file, but umount gets EBUSY.
+ *
+ * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
+ * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
+ * locks. umount succeeds once close(2), cancel or read returns. A kernel thread, and a dying
+ * thread, leaves pins of files to a work of the pins' user, so that a user delays only its own
+ * pins. The workqueue is not WQ_MEM_RECLAIM: like delayed_fput(), the work runs the code of any
+ * file system, which may need memory, and wait for a workqueue that is not WQ_MEM_RECLAIM either.
+ */
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+
+#include "compat.h"
+#include "context.h"
+
+static struct workqueue_struct *memwait_put_queue;
+
+static struct inode *memwait_pin_inode(const struct memwait_pin *pin)
+{
+	return ((struct address_space *)(unsigned long)(pin->space & ~MEMWAIT_KEY_SHARED))->host;
+}
+
+/* Takes a new pin's references. @file is the word's, or %NULL. */
+static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
+{
+	const struct path *user_path;
+
+	if (!file) {
+		mmgrab(current->mm);
+		return;
+	}
+	ihold(memwait_pin_inode(pin));
+	pin->path = file->f_path;
+	path_get(&pin->path);
+	user_path = file_user_path(file);
+	pin->user_path = user_path == &file->f_path ? (struct path){} : *user_path;
+	path_get(&pin->user_path);
+}
+
+/*
+ * Frees a pin without references, or caches its memory for the next pin of @context, unless that is
+ * NULL. Mounts are put last, because they hold the inode's file system.
+ */
+static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
+			     struct memwait_context *context)
+{
+	if (pin->space & MEMWAIT_KEY_SHARED) {
+		iput(memwait_pin_inode(pin));
+		path_put(&pin->path);
+		path_put(&pin->user_path);
+	} else {
+		mmdrop((struct mm_struct *)(unsigned long)pin->space);
+	}
+	memwait_user_uncharge(user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
+	/*
+	 * A full barrier, as in memwait_pin_get(): this use of the memory ends before the next
+	 * begins.
+	 */
+	if (context)
+		pin = xchg(&context->cached_pin, pin);
+	kfree(pin);
+}
+
+static void memwait_pins_free(struct memwait_user *user, struct memwait_context *context,
+			      struct llist_head *unused)
+{
+	struct memwait_pin *pin, *next;
+
+	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
+		memwait_pin_free(pin, user, context);
+		cond_resched();
+	}
+}
+
+/**
+ * memwait_pin_work() - free pins of files that threads have left
+ * @work: of the user, to whom it holds a reference
+ *
+ * Context: the work, process context.
+ */
+void memwait_pin_work(struct work_struct *work)
+{
+	struct memwait_user *user = container_of(work, struct memwait_user, put_pins);
+
+	memwait_pins_free(user, NULL, &user->left_pins);
+	memwait_user_put(user);
+	module_put(THIS_MODULE);	/* memwait_pin_exit() waits for the rest */
+}
+
+/*
+ * Leaves pins of files that no wait uses to the work of their user, to whom the caller holds a
+ * reference, and frees those of address spaces. Does not wait for a file system.
+ */
+static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
+{
+	struct llist_node *first = NULL, *last = NULL;
+	struct memwait_pin *pin, *next;
+
+	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
+		if (!(pin->space & MEMWAIT_KEY_SHARED)) {
+			memwait_pin_free(pin, user, NULL);
+		} else {
+			if (last)
+				last->next = &pin->node;
+			else
+				first = &pin->node;
+			last = &pin->node;
+		}
+		cond_resched();
+	}
+	if (!first)
+		return;
+	llist_add_batch(first, last, &user->left_pins);
+
+	/* If the work is queued already, it has both references and will see the pins. */
+	refcount_inc(&user->refs);
+	__module_get(THIS_MODULE);
+	if (!queue_work(memwait_put_queue, &user->put_pins)) {
+		module_put(THIS_MODULE);
+		memwait_user_put(user);
+	}
+}
+
+/**
+ * memwait_pins_put() - free pins that no wait uses
+ * @context: of the pins
+ * @unused: from memwait_pin_put()
+ *
+ * A dying thread leaves them to a work, because others wait for descriptors that it has yet to
+ * close; so does a kernel thread.
+ *
+ * Context: process context. It may sleep forever: the caller holds no lock, and has done everything
+ * that others wait for.
+ */
+void memwait_pins_put(struct memwait_context *context, struct llist_head *unused)
+{
+	if (unlikely(current->flags & (PF_KTHREAD | PF_EXITING)))
+		memwait_pins_leave(context->user, unused);
+	else
+		memwait_pins_free(context->user, context, unused);
+}
+
+/**
+ * memwait_pin_get() - get a pin for a word of an async wait: a pin of its context, or a new pin
+ * @context: of the wait
+ * @word: from memwait_word_get() in the same task
+ *
+ * If another thread makes a pin of the same space at the same time, there are two.
+ *
+ * Context: process context, may sleep; takes the context's lock.
+ *
+ * Return: a reference to the pin, for memwait_pin_put(); or an ERR_PTR(): -ENOSPC, -ENOMEM.
+ */
+struct memwait_pin *memwait_pin_get(struct memwait_context *context,
+				    const struct memwait_word *word)
+{
+	const u64 space = word->key.space;
+	struct memwait_pin *pin;
+
+	/*
+	 * A remembered pin has references: the last is dropped, and the pin forgotten, under the
+	 * lock.
+	 */
+	spin_lock(&context->lock);
+	pin = *memwait_pin_last(context, space);
+	if (pin && pin->space == space)
+		refcount_inc(&pin->refs);
+	else
+		pin = NULL;
+	spin_unlock(&context->lock);
+	if (pin)
+		return pin;
+
+	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS))
+		return ERR_PTR(-ENOSPC);
+	pin = xchg(&context->cached_pin, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
+	if (!pin) {
+		memwait_user_uncharge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
+		return ERR_PTR(-ENOMEM);
+	}
+	pin->space = space;
+	memwait_pin_take(pin, word->file);
+	refcount_set(&pin->refs, 1);
+	atomic_inc(&context->nr_pins);
+	return pin;
+}
+
+/**
+ * memwait_pin_put() - drop a reference to a pin
+ * @pin: the pin
+ * @context: whose pin it is
+ * @unused: gets the pin with its last reference, for memwait_pins_put()
+ *
+ * Context: process context; takes the context's lock.
+ */
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+		     struct llist_head *unused)
+{
+	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
+		return;
+	__acquire(&context->lock);	/* for sparse */
+	if (*memwait_pin_last(context, pin->space) == pin)
+		*memwait_pin_last(context, pin->space) = NULL;
+	spin_unlock(&context->lock);
+	atomic_dec(&context->nr_pins);
+	llist_add(&pin->node, unused);
+}
+
+/**
+ * memwait_pin_init() - create the workqueue for pins
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __init memwait_pin_init(void)
+{
+	memwait_put_queue = alloc_workqueue("memwait_put", WQ_UNBOUND, 0);
+	return memwait_put_queue ? 0 : -ENOMEM;
+}
+
+void memwait_pin_exit(void)
+{
+	destroy_workqueue(memwait_put_queue);
+}
