@@ -14,9 +14,9 @@
 #include "context.h"
 
 /*
- * context->waits is ordered by id. An id consists of a running number of the context, from 1 on,
- * and of a count in its low bits: how often the wait was reused with that number, which does not
- * change its position in the tree. 2^56 numbers do not run out.
+ * context->waits.tree is ordered by id. An id consists of a running number of the context, from 1
+ * on, and of a count in its low bits: how often the wait was reused with that number, which does
+ * not change its position in the tree. 2^56 numbers do not run out.
  */
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
@@ -45,19 +45,19 @@ static void memwait_async_insert(struct memwait_async_waiter *wait, u64 id)
 {
 	lockdep_assert_held(&wait->group.context->lock);
 	wait->id = id;
-	rb_add(&wait->numbered, &wait->group.context->waits, memwait_async_less);
+	rb_add(&wait->numbered, &wait->group.context->waits.tree, memwait_async_less);
 }
 
 static void memwait_async_erase(struct memwait_async_waiter *wait)
 {
 	lockdep_assert_held(&wait->group.context->lock);
-	rb_erase(&wait->numbered, &wait->group.context->waits);
+	rb_erase(&wait->numbered, &wait->group.context->waits.tree);
 }
 
 static u64 memwait_async_new_id(struct memwait_context *context)
 {
 	lockdep_assert_held(&context->lock);
-	return ++context->nr_numbered << MEMWAIT_ID_REUSE_BITS;
+	return ++context->waits.nr_numbered << MEMWAIT_ID_REUSE_BITS;
 }
 
 /* Gives a reused wait a new id. */
@@ -86,7 +86,7 @@ struct memwait_async_waiter *memwait_async_find(struct memwait_context *context,
 	struct rb_node *node;
 
 	lockdep_assert_held(&context->lock);
-	node = rb_find(&id, &context->waits, memwait_async_cmp);
+	node = rb_find(&id, &context->waits.tree, memwait_async_cmp);
 	return node ? memwait_async_at(node) : NULL;
 }
 
@@ -104,7 +104,7 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 	struct rb_node *node;
 
 	lockdep_assert_held(&context->lock);
-	node = memwait_rb_after(&id, &context->waits, memwait_async_cmp);
+	node = memwait_rb_after(&id, &context->waits.tree, memwait_async_cmp);
 	return node ? memwait_async_at(node) : NULL;
 }
 
@@ -112,7 +112,7 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 static struct memwait_async_waiter *memwait_async_take_cached(struct memwait_context *context,
 							      bool owned)
 {
-	struct memwait_cache *cache = &context->caches[owned];
+	struct memwait_cache *cache = &context->waits.caches[owned];
 	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
@@ -184,7 +184,7 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 static bool memwait_async_cache(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
-	struct memwait_cache *cache = &context->caches[wait->group.waiters->owned];
+	struct memwait_cache *cache = &context->waits.caches[wait->group.waiters->owned];
 
 	lockdep_assert_held(&context->lock);
 	if (wait->group.nr > 1 || cache->nr == MEMWAIT_MAX_CACHED ||
@@ -248,6 +248,6 @@ static void memwait_cache_free(struct memwait_context *context, struct memwait_c
  */
 void memwait_async_free_all(struct memwait_context *context)
 {
-	memwait_cache_free(context, &context->caches[false]);
-	memwait_cache_free(context, &context->caches[true]);
+	memwait_cache_free(context, &context->waits.caches[false]);
+	memwait_cache_free(context, &context->waits.caches[true]);
 }

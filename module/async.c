@@ -127,8 +127,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 	}
 
 	spin_lock(&context->lock);
-	list_replace_init(&context->completed, &completed);
-	WRITE_ONCE(context->nr_completed, 0);
+	list_replace_init(&context->completions.list, &completed);
+	WRITE_ONCE(context->completions.nr, 0);
 	spin_unlock(&context->lock);
 	list_for_each_entry_safe(wait, next, &completed, node) {
 		if (wait->count)
@@ -166,7 +166,7 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 /* Called in an interrupt; on PREEMPT_RT in a kernel thread. */
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
-	WRITE_ONCE(context->due, true);
+	WRITE_ONCE(context->completions.due, true);
 	memwait_context_wake(context);
 	return HRTIMER_NORESTART;
 }
@@ -174,13 +174,13 @@ static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 static enum hrtimer_restart memwait_monotonic_fired(struct hrtimer *timer)
 {
 	return memwait_timer_fired(container_of(timer, struct memwait_context,
-						timers[MEMWAIT_MONOTONIC]));
+						waits.timers[MEMWAIT_MONOTONIC]));
 }
 
 static enum hrtimer_restart memwait_realtime_fired(struct hrtimer *timer)
 {
 	return memwait_timer_fired(container_of(timer, struct memwait_context,
-						timers[MEMWAIT_REALTIME]));
+						waits.timers[MEMWAIT_REALTIME]));
 }
 
 /* The wait with the earliest deadline if overdue, or NULL. */
@@ -190,7 +190,7 @@ static struct memwait_async_waiter *memwait_first_expired(struct memwait_context
 	struct timerqueue_node *first;
 
 	lockdep_assert_held(&context->lock);
-	first = timerqueue_getnext(&context->deadlines[clock]);
+	first = timerqueue_getnext(&context->waits.deadlines[clock]);
 	if (!first || first->expires > now)
 		return NULL;
 	return container_of(first, struct memwait_async_waiter, group.deadline);
@@ -234,11 +234,11 @@ bool memwait_is_due(struct memwait_context *context)
 	for (clock = 0; clock < MEMWAIT_CLOCKS && !due; clock++)
 		due = memwait_first_expired(context, clock, memwait_now(clock));
 	if (!due) {
-		WRITE_ONCE(context->due, false);	/* before a timer fires again */
+		WRITE_ONCE(context->completions.due, false);	/* before a timer fires again */
 		for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
-			next = timerqueue_getnext(&context->deadlines[clock]);
+			next = timerqueue_getnext(&context->waits.deadlines[clock]);
 			if (next)
-				hrtimer_start(&context->timers[clock], next->expires,
+				hrtimer_start(&context->waits.timers[clock], next->expires,
 					      HRTIMER_MODE_ABS);
 		}
 	}
@@ -256,7 +256,7 @@ bool memwait_is_due(struct memwait_context *context)
  * left, and an edge-triggered poller sleeps then. So .due stays set only while there are at least
  * that many completions.
  *
- * Context: process context, may sleep; holds context->read_lock; takes buckets' locks.
+ * Context: process context, may sleep; holds context->completions.read_lock; takes buckets' locks.
  */
 void memwait_expire(struct memwait_context *context, size_t room)
 {
@@ -264,7 +264,7 @@ void memwait_expire(struct memwait_context *context, size_t room)
 	ktime_t now;
 	int clock;
 
-	lockdep_assert_held(&context->read_lock);
+	lockdep_assert_held(&context->completions.read_lock);
 	do {
 		for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
 			now = memwait_now(clock);
@@ -272,7 +272,7 @@ void memwait_expire(struct memwait_context *context, size_t room)
 				ended++;
 				cond_resched();
 				/* Enough: with a signal pending the caller reads one chunk only. */
-				if (READ_ONCE(context->nr_completed) >= MEMWAIT_CHUNK &&
+				if (READ_ONCE(context->completions.nr) >= MEMWAIT_CHUNK &&
 				    signal_pending(current))
 					room = ended;
 			}
@@ -288,11 +288,11 @@ void memwait_expire(struct memwait_context *context, size_t room)
  */
 void memwait_expire_open(struct memwait_context *context)
 {
-	timerqueue_init_head(&context->deadlines[MEMWAIT_MONOTONIC]);
-	timerqueue_init_head(&context->deadlines[MEMWAIT_REALTIME]);
-	hrtimer_setup(&context->timers[MEMWAIT_MONOTONIC], memwait_monotonic_fired,
+	timerqueue_init_head(&context->waits.deadlines[MEMWAIT_MONOTONIC]);
+	timerqueue_init_head(&context->waits.deadlines[MEMWAIT_REALTIME]);
+	hrtimer_setup(&context->waits.timers[MEMWAIT_MONOTONIC], memwait_monotonic_fired,
 		      CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	hrtimer_setup(&context->timers[MEMWAIT_REALTIME], memwait_realtime_fired,
+	hrtimer_setup(&context->waits.timers[MEMWAIT_REALTIME], memwait_realtime_fired,
 		      CLOCK_REALTIME, HRTIMER_MODE_ABS);
 }
 
@@ -304,6 +304,6 @@ void memwait_expire_open(struct memwait_context *context)
  */
 void memwait_expire_close(struct memwait_context *context)
 {
-	hrtimer_cancel(&context->timers[MEMWAIT_MONOTONIC]);
-	hrtimer_cancel(&context->timers[MEMWAIT_REALTIME]);
+	hrtimer_cancel(&context->waits.timers[MEMWAIT_MONOTONIC]);
+	hrtimer_cancel(&context->waits.timers[MEMWAIT_REALTIME]);
 }

@@ -3,6 +3,7 @@
 #ifndef MEMWAIT_ASYNC_H
 #define MEMWAIT_ASYNC_H
 
+#include <linux/hrtimer.h>
 #include <linux/llist.h>
 
 #include "wake.h"
@@ -21,17 +22,17 @@ enum memwait_state {
 	MEMWAIT_ARMING,		/* not pending yet; its waiters may be queued */
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close, or about to complete */
-	MEMWAIT_COMPLETED,	/* in context->completed */
-	MEMWAIT_CACHED,		/* in context->caches; has an old id */
+	MEMWAIT_COMPLETED,	/* in context->completions.list */
+	MEMWAIT_CACHED,		/* in context->waits.caches; has an old id */
 };
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
- * @node: of a completion: in context->completed
+ * @node: of a completion: in context->completions.list
  * @user_data: for the completion
  * @next_cached: list of cached waits
  * @id: for completion and cancel
- * @numbered: in &memwait_context.waits, even while it is cached
+ * @numbered: in &memwait_waits.tree, even while it is cached
  * @count: notifies that counted the wait and were not reported by a completion that was read
  * @reading: with MEMWAIT_PERSISTENT: notifies that the present reader reports; protected by
  *	@read_lock of the context
@@ -63,6 +64,24 @@ static inline struct memwait_async_waiter *memwait_async_of(struct memwait_group
 struct memwait_cache {
 	struct memwait_async_waiter *first;
 	unsigned int nr;
+};
+
+/**
+ * struct memwait_waits - the async waits of a context; protected by its lock
+ * @tree: by id; see alloc.c
+ * @nr_pending: waits queued and not claimed
+ * @deadlines: earliest first
+ * @timers: fire at the earliest of @deadlines, or before
+ * @nr_numbered: counter for ids
+ * @caches: of ended waits for one word, without and with MEMWAIT_OWNED
+ */
+struct memwait_waits {
+	struct rb_root tree;
+	unsigned int nr_pending;
+	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
+	struct hrtimer timers[MEMWAIT_CLOCKS];
+	u64 nr_numbered;
+	struct memwait_cache caches[2];
 };
 
 /* claim.c */

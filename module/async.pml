@@ -33,8 +33,8 @@ bool exists = true;		/* its memory */
 
 /* struct memwait_context */
 bool waits_locked;		/* memwait_context.lock */
-bool has_index;			/* it is in context->waits */
-bool completed;			/* it is in context->completed */
+bool has_index;			/* it is in context->waits.tree */
+bool completed;			/* it is in context->completions.list */
 byte nr_completed;
 bool context_exists = true;
 byte context_refs = 1;		/* the file's */
@@ -43,7 +43,7 @@ bool due;
 bool passed;			/* the deadline has passed; the module asks the clock instead */
 bool timer_started, timer_runs;
 
-/* context->pollers; read.pml models readers that block */
+/* context->completions.pollers; read.pml models readers that block */
 bool pollers_locked, polls, poller_woken;
 
 byte counted, seen, passed_on, taken_back, timed_out;

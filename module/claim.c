@@ -46,9 +46,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/task.h>
 
-#include "compat.h"
 #include "context.h"
-#include "owner.h"
 #include "trace.h"
 
 /**
@@ -68,9 +66,9 @@ bool memwait_async_claim(struct memwait_async_waiter *wait)
 		return false;
 	wait->group.state = MEMWAIT_CLAIMED;
 	WRITE_ONCE(wait->group.claimed, MEMWAIT_CLAIMED_BY_ITSELF);
-	context->nr_pending--;
+	context->waits.nr_pending--;
 	if (wait->group.deadline.expires != KTIME_MAX)
-		timerqueue_del(&context->deadlines[wait->group.clock], &wait->group.deadline);
+		timerqueue_del(&context->waits.deadlines[wait->group.clock], &wait->group.deadline);
 	return true;
 }
 
@@ -90,8 +88,8 @@ bool memwait_async_list(struct memwait_async_waiter *wait)
 	if (wait->group.listed)
 		return false;
 	wait->group.listed = true;
-	list_add_tail(&wait->node, &context->completed);
-	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
+	list_add_tail(&wait->node, &context->completions.list);
+	WRITE_ONCE(context->completions.nr, context->completions.nr + 1);
 	return true;
 }
 
@@ -127,7 +125,7 @@ void memwait_async_remember(struct memwait_async_waiter *wait)
 	lockdep_assert_held(&wait->group.context->lock);
 	for (i = 0; i < wait->group.nr; i++) {
 		pin = wait->group.waiters[i].word.pin;
-		*memwait_pin_last(wait->group.context, pin->space) = pin;
+		wait->group.context->pins.last[pin->space & MEMWAIT_KEY_SHARED] = pin;
 	}
 }
 
@@ -140,10 +138,10 @@ static void memwait_async_queued(struct memwait_async_waiter *wait)
 
 	lockdep_assert_held(&context->lock);
 	wait->group.state = MEMWAIT_QUEUED;
-	context->nr_pending++;
+	context->waits.nr_pending++;
 	if (deadline->expires != KTIME_MAX &&
-	    timerqueue_add(&context->deadlines[clock], deadline))
-		hrtimer_start(&context->timers[clock], deadline->expires, HRTIMER_MODE_ABS);
+	    timerqueue_add(&context->waits.deadlines[clock], deadline))
+		hrtimer_start(&context->waits.timers[clock], deadline->expires, HRTIMER_MODE_ABS);
 	trace_memwait_async_arm(wait);
 }
 
@@ -196,10 +194,10 @@ static bool memwait_context_is_dying(const struct memwait_context *context)
 	bool dying;
 
 	lockdep_assert_held(&context->lock);
-	if (!context->process)
+	if (!context->binding.process)
 		return false;
 	rcu_read_lock();
-	process = pid_task(context->process, PIDTYPE_TGID);
+	process = pid_task(context->binding.process, PIDTYPE_TGID);
 	dying = !process || (READ_ONCE(process->signal->flags) & SIGNAL_GROUP_EXIT);
 	rcu_read_unlock();
 	return dying;

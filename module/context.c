@@ -34,14 +34,14 @@ struct memwait_context *memwait_context_alloc(void)
 	}
 	refcount_set(&context->refs, 1);
 	spin_lock_init(&context->lock);
-	context->waits = RB_ROOT;
-	INIT_LIST_HEAD(&context->completed);
+	context->waits.tree = RB_ROOT;
+	INIT_LIST_HEAD(&context->completions.list);
 	INIT_LIST_HEAD(&context->positions);
-	INIT_LIST_HEAD(&context->readers);
-	init_waitqueue_head(&context->pollers);
-	rcuwait_init(&context->first_reader);
-	mutex_init(&context->read_lock);
-	refcount_set(&context->uses, 1);
+	INIT_LIST_HEAD(&context->completions.readers);
+	init_waitqueue_head(&context->completions.pollers);
+	rcuwait_init(&context->completions.first_reader);
+	mutex_init(&context->completions.read_lock);
+	refcount_set(&context->binding.uses, 1);
 	context->number = get_random_u64() & MEMWAIT_OWNER_MASK;
 	context->pid = task_tgid_nr(current);
 	get_task_comm(context->command, current);
@@ -57,7 +57,7 @@ struct memwait_context *memwait_context_alloc(void)
 void memwait_context_free(struct memwait_context *context)
 {
 	memwait_user_put(context->user);
-	kfree(context->cached_pin);
+	kfree(context->pins.cached);
 	kmem_cache_free(memwait_context_cache, context);
 }
 

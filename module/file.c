@@ -33,7 +33,6 @@
 #include <linux/seq_file.h>
 #include <linux/uaccess.h>
 
-#include "compat.h"
 #include "context.h"
 #include "owner.h"
 #include "position.h"
@@ -41,7 +40,7 @@
 /* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
 #define MEMWAIT_LOOK	1024
 
-/* memwait_context.table of a bound context that its process has closed. */
+/* memwait_binding.table of a bound context that its process has closed. */
 static char memwait_closed;
 
 /**
@@ -80,10 +79,10 @@ static fl_owner_t memwait_context_decide(struct memwait_context *context)
 
 	/* A binding sets .table under the lock, after it has found it undecided. */
 	spin_lock(&context->lock);
-	table = context->table;
+	table = context->binding.table;
 	if (!table) {
 		table = &memwait_unbound;
-		WRITE_ONCE(context->table, table);
+		WRITE_ONCE(context->binding.table, table);
 	}
 	spin_unlock(&context->lock);
 	return table;
@@ -102,13 +101,13 @@ static fl_owner_t memwait_context_decide(struct memwait_context *context)
  */
 int memwait_context_use(struct memwait_context *context)
 {
-	fl_owner_t table = smp_load_acquire(&context->table);	/* before .process */
+	fl_owner_t table = smp_load_acquire(&context->binding.table);	/* before .process */
 
 	if (unlikely(!table))
 		table = memwait_context_decide(context);
 	if (likely(table == &memwait_unbound))
 		return 0;
-	if (!memwait_context_is_own(context) || !refcount_inc_not_zero(&context->uses))
+	if (!memwait_context_is_own(context) || !refcount_inc_not_zero(&context->binding.uses))
 		return -EPERM;
 	return 0;
 }
@@ -138,7 +137,8 @@ static void memwait_context_end(struct memwait_context *context)
  */
 void memwait_context_unuse(struct memwait_context *context)
 {
-	if (READ_ONCE(context->table) != &memwait_unbound && refcount_dec_and_test(&context->uses))
+	if (READ_ONCE(context->binding.table) != &memwait_unbound &&
+	    refcount_dec_and_test(&context->binding.uses))
 		memwait_context_end(context);
 }
 
@@ -151,7 +151,7 @@ static bool memwait_has_descriptor(const struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 	struct files_struct *files = current->files;
-	unsigned int fd = READ_ONCE(context->descriptor), max, nr;
+	unsigned int fd = READ_ONCE(context->binding.descriptor), max, nr;
 	bool found = false;
 
 	rcu_read_lock();
@@ -167,7 +167,7 @@ static bool memwait_has_descriptor(const struct file *file)
 	}
 	rcu_read_unlock();
 	if (found)
-		WRITE_ONCE(context->descriptor, fd - 1);
+		WRITE_ONCE(context->binding.descriptor, fd - 1);
 	return found;
 }
 
@@ -186,16 +186,16 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	struct pid *process = NULL;
 
 	smp_mb();	/* pairs with the barrier of a binding, see the top */
-	if (!id || READ_ONCE(context->table) != id)
+	if (!id || READ_ONCE(context->binding.table) != id)
 		return 0;
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
 	/* Under the lock: a notify may look at the process, see memwait_context_is_dying(). */
 	spin_lock(&context->lock);
-	if (context->table == id) {
-		process = context->process;
-		WRITE_ONCE(context->process, NULL);
-		WRITE_ONCE(context->table, &memwait_closed);
+	if (context->binding.table == id) {
+		process = context->binding.process;
+		WRITE_ONCE(context->binding.process, NULL);
+		WRITE_ONCE(context->binding.table, &memwait_closed);
 	}
 	spin_unlock(&context->lock);
 	if (process) {
@@ -239,12 +239,12 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 {
 	struct memwait_context *context = file->private_data;
 
-	poll_wait(file, &context->pollers, table);
+	poll_wait(file, &context->completions.pollers, table);
 	smp_mb();	/* (D), see wake.c: in poll_wait() itself since 6.14 */
 	if (unlikely(memwait_context_has_ended(context)))
 		return EPOLLERR | EPOLLHUP;
-	if (READ_ONCE(context->nr_completed) ||
-	    (READ_ONCE(context->due) && memwait_is_due(context)))
+	if (READ_ONCE(context->completions.nr) ||
+	    (READ_ONCE(context->completions.due) && memwait_is_due(context)))
 		return EPOLLIN | EPOLLRDNORM;
 	return 0;
 }
@@ -296,9 +296,9 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	unsigned int pending, completed, pins, places;
 
 	spin_lock(&context->lock);
-	pending = context->nr_pending;
-	completed = context->nr_completed;
-	pins = atomic_read(&context->nr_pins);
+	pending = context->waits.nr_pending;
+	completed = context->completions.nr;
+	pins = atomic_read(&context->pins.nr);
 	places = context->nr_positions;
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,

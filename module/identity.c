@@ -75,7 +75,7 @@ struct workqueue_struct *memwait_reap_queue;
 /* Whether this kernel reports deaths. Set at module load. */
 bool memwait_has_owners __ro_after_init;
 
-/* memwait_context.table of a context that is not bound, and never will be. */
+/* memwait_binding.table of a context that is not bound, and never will be. */
 char memwait_unbound;
 
 /**
@@ -293,7 +293,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
-	fl_owner_t table = smp_load_acquire(&context->table);	/* before .process */
+	fl_owner_t table = smp_load_acquire(&context->binding.table);	/* before .process */
 	struct memwait_identity *new;
 	unsigned long flags;
 	int err = 0;
@@ -306,17 +306,18 @@ int memwait_identity_bind(struct memwait_context *context)
 		return PTR_ERR(new);
 	spin_lock(&context->lock);
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
-	if (context->table == &memwait_unbound) {
+	if (context->binding.table == &memwait_unbound) {
 		err = -EBUSY;
-	} else if (context->table) {
+	} else if (context->binding.table) {
 		err = memwait_context_is_own(context) ? 0 : -EPERM;
 	} else {
 		err = memwait_identity_charge(context->user);
 		if (!err) {
 			memwait_identity_add(new, context);
 			new = NULL;
-			WRITE_ONCE(context->process, get_pid(task_tgid(current)));
-			smp_store_release(&context->table, current->files); /* after .process */
+			WRITE_ONCE(context->binding.process, get_pid(task_tgid(current)));
+			/* after .process */
+			smp_store_release(&context->binding.table, current->files);
 			smp_mb();	/* see the top of file.c */
 		}
 	}

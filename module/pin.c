@@ -73,7 +73,7 @@ static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 	 * begins.
 	 */
 	if (context)
-		pin = xchg(&context->cached_pin, pin);
+		pin = xchg(&context->pins.cached, pin);
 	kfree(pin);
 }
 
@@ -178,7 +178,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	 * lock.
 	 */
 	spin_lock(&context->lock);
-	pin = *memwait_pin_last(context, space);
+	pin = context->pins.last[space & MEMWAIT_KEY_SHARED];
 	if (pin && pin->space == space)
 		refcount_inc(&pin->refs);
 	else
@@ -189,7 +189,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 
 	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS))
 		return ERR_PTR(-ENOSPC);
-	pin = xchg(&context->cached_pin, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
+	pin = xchg(&context->pins.cached, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
 	if (!pin) {
 		memwait_user_uncharge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 		return ERR_PTR(-ENOMEM);
@@ -197,7 +197,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	pin->space = space;
 	memwait_pin_take(pin, word->file);
 	refcount_set(&pin->refs, 1);
-	atomic_inc(&context->nr_pins);
+	atomic_inc(&context->pins.nr);
 	return pin;
 }
 
@@ -215,10 +215,10 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return;
 	__acquire(&context->lock);	/* for sparse */
-	if (*memwait_pin_last(context, pin->space) == pin)
-		*memwait_pin_last(context, pin->space) = NULL;
+	if (context->pins.last[pin->space & MEMWAIT_KEY_SHARED] == pin)
+		context->pins.last[pin->space & MEMWAIT_KEY_SHARED] = NULL;
 	spin_unlock(&context->lock);
-	atomic_dec(&context->nr_pins);
+	atomic_dec(&context->pins.nr);
 	llist_add(&pin->node, unused);
 }
 

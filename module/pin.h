@@ -30,6 +30,19 @@ struct memwait_pin {
 	refcount_t refs;
 };
 
+/**
+ * struct memwait_pins - the pins of a context
+ * @last: the pins of the last wait on a private word and of the last wait on a word of a file, or
+ *	%NULL; without references. By MEMWAIT_KEY_SHARED; protected by the context's lock
+ * @cached: memory of a freed pin for the next pin, or %NULL; changed by xchg()
+ * @nr: number of pins that are in use
+ */
+struct memwait_pins {
+	struct memwait_pin *last[2];
+	struct memwait_pin *cached;
+	atomic_t nr;
+};
+
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,

@@ -62,16 +62,16 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	unsigned int nr = 0, i;
 	LIST_HEAD(copied);
 
-	lockdep_assert_held(&context->read_lock);
+	lockdep_assert_held(&context->completions.read_lock);
 
 	spin_lock(&context->lock);
-	list_for_each_entry(wait, &context->completed, node) {
+	list_for_each_entry(wait, &context->completions.list, node) {
 		if (nr == room)
 			break;
 		memwait_read_record(&records[nr], wait);
 		waits[nr++] = wait;
 	}
-	context->woken_by = 0;	/* later completions are new to the reader of these */
+	context->completions.woken_by = 0;	/* later completions are new to this reader */
 	spin_unlock(&context->lock);
 	if (!nr)
 		return 0;
@@ -87,8 +87,8 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		wait->count -= wait->reading;
 		*persistent |= wait->group.persistent;
 	}
-	list_cut_position(&copied, &context->completed, &waits[nr - 1]->node);
-	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
+	list_cut_position(&copied, &context->completions.list, &waits[nr - 1]->node);
+	WRITE_ONCE(context->completions.nr, context->completions.nr - nr);
 	spin_unlock(&context->lock);
 	list_splice_tail(&copied, taken);
 	return nr;
@@ -101,7 +101,7 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 {
 	struct memwait_async_waiter *wait;
 
-	lockdep_assert_held(&context->read_lock);
+	lockdep_assert_held(&context->completions.read_lock);
 	list_for_each_entry(wait, taken, node) {
 		spin_lock(&context->lock);
 		wait->count += min(wait->reading, U32_MAX - wait->count);
@@ -121,7 +121,7 @@ static unsigned int memwait_read_settle(struct memwait_context *context, struct 
 	struct memwait_async_waiter *wait, *next;
 	unsigned int nr = 0, nr_again = 0;
 
-	lockdep_assert_held(&context->read_lock);
+	lockdep_assert_held(&context->completions.read_lock);
 	spin_lock(&context->lock);
 	list_for_each_entry_safe(wait, next, taken, node) {
 		if (++nr % MEMWAIT_CHUNK == 0) {
@@ -171,9 +171,9 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
  */
 static void memwait_read_unlock(struct memwait_context *context, bool wake)
 {
-	mutex_unlock(&context->read_lock);
+	mutex_unlock(&context->completions.read_lock);
 	smp_mb();	/* pairs with memwait_read_trylock() */
-	if (READ_ONCE(context->refused) && xchg(&context->refused, false))
+	if (READ_ONCE(context->completions.refused) && xchg(&context->completions.refused, false))
 		wake |= memwait_context_is_readable(context);
 	if (wake)
 		memwait_context_wake(context);
@@ -191,10 +191,10 @@ static void memwait_read_put_back(struct memwait_context *context, struct list_h
 {
 	spin_lock(&context->lock);
 	if (first)
-		list_splice(completions, &context->completed);
+		list_splice(completions, &context->completions.list);
 	else
-		list_splice_tail(completions, &context->completed);
-	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
+		list_splice_tail(completions, &context->completions.list);
+	WRITE_ONCE(context->completions.nr, context->completions.nr + nr);
 	memwait_step_begin();
 	spin_unlock(&context->lock);
 	memwait_read_unlock(context, true);
@@ -204,11 +204,11 @@ static void memwait_read_put_back(struct memwait_context *context, struct list_h
 /* Takes the lock, or lets the holder see that a reader was refused. */
 static bool memwait_read_trylock(struct memwait_context *context)
 {
-	if (mutex_trylock(&context->read_lock))
+	if (mutex_trylock(&context->completions.read_lock))
 		return true;
-	WRITE_ONCE(context->refused, true);
+	WRITE_ONCE(context->completions.refused, true);
 	smp_mb();	/* pairs with memwait_read_unlock() */
-	return mutex_trylock(&context->read_lock);
+	return mutex_trylock(&context->completions.read_lock);
 }
 
 /* Returns bytes read, possibly 0, or a negative errno. */
@@ -225,9 +225,9 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	/* The lock holder may be in a page fault for any length of time. */
 	if (nonblocking && !memwait_read_trylock(context))
 		return -EAGAIN;
-	if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
+	if (!nonblocking && mutex_lock_interruptible(&context->completions.read_lock))
 		return -ERESTARTSYS;
-	if (READ_ONCE(context->due))
+	if (READ_ONCE(context->completions.due))
 		memwait_expire(context, iov_iter_count(to) / size);
 	do {
 		ret = memwait_read_some(context, to, &taken, &persistent);
@@ -262,9 +262,9 @@ static int memwait_read_block(struct memwait_context *context)
 	int ret = 0;
 
 	spin_lock(&context->lock);
-	if (list_empty(&context->readers))
-		rcu_assign_pointer(context->first_reader.task, current);
-	list_add_tail(&reader.node, &context->readers);
+	if (list_empty(&context->completions.readers))
+		rcu_assign_pointer(context->completions.first_reader.task, current);
+	list_add_tail(&reader.node, &context->completions.readers);
 	spin_unlock(&context->lock);
 
 	for (;;) {

@@ -18,7 +18,7 @@
 
 byte nr_completed, left;	/* left: readers that have returned */
 bool read_lock, locked;		/* locked: memwait_context.lock */
-chan readers = [READERS] of { byte };	/* memwait_context.readers */
+chan readers = [READERS] of { byte };	/* memwait_completions.readers */
 bool woken[READERS];
 bool runs[READERS];		/* a reader that blocks was woken, or is not asleep yet */
 bool signal;			/* pending for reader 0 */

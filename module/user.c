@@ -12,12 +12,9 @@
 #include <linux/user_namespace.h>
 
 #include "user.h"
-#include "word.h"
 
 /* ULONG_MAX: not set at load time. */
-unsigned long memwait_limits[MEMWAIT_LIMITS] = {
-	[0 ... MEMWAIT_LIMITS - 1] = ULONG_MAX,
-};
+unsigned long memwait_limits[MEMWAIT_LIMITS] = { [0 ... MEMWAIT_LIMITS - 1] = ULONG_MAX };
 
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200

@@ -3,11 +3,15 @@
 #ifndef MEMWAIT_USER_H
 #define MEMWAIT_USER_H
 
+#include <linux/gfp.h>
 #include <linux/llist.h>
 #include <linux/refcount.h>
 #include <linux/rbtree.h>
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
+
+/* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
+#define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
 /* Resources counted per user. */
 enum memwait_resource {

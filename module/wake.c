@@ -3,9 +3,9 @@
  * Waking the pollers and readers of a context.
  *
  *	poll, a reader that blocks		notify, timer, end of the context
- *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
+ *	add itself to .pollers or .readers	add to .list; set .due; drop the last of .uses
  *	(D) barrier				(E) barrier
- *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
+ *	load .nr, .due, .uses			is .pollers or .readers empty?
  *
  * (D) is in memwait_poll() and memwait_read_block(), (E) in memwait_wakes_add_context(),
  * memwait_context_wake() and rcuwait_wake_up(). Either the waker finds the poller or reader, or the
@@ -35,7 +35,6 @@
  * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
  * disabled, as for an eventfd. So more than one poller ends the step.
  */
-#include <linux/preempt.h>
 #include <linux/sched/task.h>
 
 #include "context.h"
@@ -86,7 +85,8 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 	unsigned int i;
 
 	lockdep_assert_held(&context->lock);
-	reader = list_first_entry_or_null(&context->readers, struct memwait_reader, node);
+	reader = list_first_entry_or_null(&context->completions.readers, struct memwait_reader,
+					  node);
 	if (reader)
 		memwait_wakes_add_reader(wakes, context, reader);
 	for (i = 0; i < wakes->nr_contexts; i++) {
@@ -94,21 +94,21 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 			return;
 	}
 	if (unlikely(wakes->call)) {
-		if (context->woken_by == wakes->call)
+		if (context->completions.woken_by == wakes->call)
 			return;
-		context->woken_by = wakes->call;
+		context->completions.woken_by = wakes->call;
 	}
 	smp_mb();	/* (E) pairs with (D) */
-	if (!waitqueue_active(&context->pollers))	/* after (E) */
+	if (!waitqueue_active(&context->completions.pollers))	/* after (E) */
 		return;
 	refcount_inc(&context->refs);
 	wakes->contexts[wakes->nr_contexts++] = context;
 	/* The result may be stale immediately, as it would be with the lock. */
-	wakes->crowded = data_race(!list_is_singular(&context->pollers.head));
+	wakes->crowded = data_race(!list_is_singular(&context->completions.pollers.head));
 	/* The call may come back to this context in another step. */
 	if (unlikely(wakes->crowded) && !wakes->call) {
 		wakes->call = memwait_new_call();
-		context->woken_by = wakes->call;
+		context->completions.woken_by = wakes->call;
 	}
 }
 
@@ -124,7 +124,7 @@ void memwait_context_wake_pollers(struct memwait_context *context)
 
 	if (unlikely(memwait_context_has_ended(context)))
 		events |= EPOLLERR | EPOLLHUP;
-	wake_up_poll(&context->pollers, events);
+	wake_up_poll(&context->completions.pollers, events);
 }
 
 /**
@@ -136,7 +136,7 @@ void memwait_context_wake_pollers(struct memwait_context *context)
 void memwait_context_wake(struct memwait_context *context)
 {
 	smp_mb();	/* (E) pairs with (D) */
-	if (waitqueue_active(&context->pollers))	/* after (E) */
+	if (waitqueue_active(&context->completions.pollers))	/* after (E) */
 		memwait_context_wake_pollers(context);
 	memwait_context_wake_reader(context);
 }

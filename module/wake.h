@@ -6,6 +6,10 @@
 #ifndef MEMWAIT_WAKE_H
 #define MEMWAIT_WAKE_H
 
+#include <linux/mutex.h>
+#include <linux/rcuwait.h>
+#include <linux/wait.h>
+
 #include "queue.h"
 
 /**
@@ -30,7 +34,7 @@ struct memwait_wakes {
 
 /**
  * struct memwait_reader - a thread that blocks in read(2)
- * @node: in &memwait_context.readers, until it is woken for a completion or leaves
+ * @node: in &memwait_completions.readers, until it is woken for a completion or leaves
  * @task: the thread
  * @woken: the reader was taken out of the list. Once this is set, only the thread uses the rest
  */
@@ -38,6 +42,34 @@ struct memwait_reader {
 	struct list_head node;
 	struct task_struct *task;
 	bool woken;
+};
+
+/**
+ * struct memwait_completions - the completions of a context, their readers and pollers
+ * @list: completions, oldest first, by &memwait_async_waiter.node; entries leave or rejoin the head
+ *	only under @read_lock or when the context ends
+ * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
+ * @nr: length of @list; poll and read load it without the lock
+ * @due: a timer has fired and the deadlines were not checked since, or the check found a passed
+ *	deadline; not protected
+ * @refused: a non-blocking reader did not get @read_lock; not protected
+ * @woken_by: last multi-step call that woke the context, if no read has looked at @list since
+ * @pollers: of poll(2) and epoll(7); has a lock of its own
+ * @first_reader: the first of @readers
+ * @read_lock: serializes readers, so a fault neither loses nor reorders completions
+ *
+ * The context's lock protects the rest.
+ */
+struct memwait_completions {
+	struct list_head list;
+	struct list_head readers;
+	unsigned int nr;
+	bool due;
+	bool refused;
+	u64 woken_by;
+	wait_queue_head_t pollers;
+	struct rcuwait first_reader;
+	struct mutex read_lock;		/* outermost */
 };
 
 u64 memwait_new_call(void);

@@ -5,7 +5,6 @@
 
 #include <linux/align.h>
 #include <linux/file.h>
-#include <linux/gfp.h>
 #include <linux/timekeeping.h>
 #include <uapi/linux/memwait.h>
 
@@ -46,9 +45,6 @@ struct memwait_word {
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
 #define MEMWAIT_ASYNC_FLAGS	(MEMWAIT_WAIT_FLAGS | MEMWAIT_PERSISTENT)
-
-/* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
-#define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
