@@ -922,7 +922,7 @@ extern "C" {
     pub fn memwait_mutex_clocklock(
         mutex: *mut memwait_mutex_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -953,7 +953,7 @@ extern "C" {
     pub fn memwait_mutex_clocklock_async(
         mutex: *mut memwait_mutex_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1048,7 +1048,7 @@ extern "C" {
         cond: *mut memwait_cond_t,
         mutex: *mut memwait_mutex_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1086,7 +1086,7 @@ extern "C" {
         cond: *mut memwait_cond_t,
         mutex: *mut memwait_mutex_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1162,7 +1162,7 @@ extern "C" {
     pub fn memwait_sem_clockwait(
         sem: *mut memwait_sem_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1177,7 +1177,7 @@ extern "C" {
     pub fn memwait_sem_clockwait_async(
         sem: *mut memwait_sem_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1274,7 +1274,7 @@ extern "C" {
     pub fn memwait_rwlock_clockrdlock(
         rwlock: *mut memwait_rwlock_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1289,7 +1289,7 @@ extern "C" {
     pub fn memwait_rwlock_clockrdlock_async(
         rwlock: *mut memwait_rwlock_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1313,7 +1313,7 @@ extern "C" {
     pub fn memwait_rwlock_clockwrlock(
         rwlock: *mut memwait_rwlock_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1328,7 +1328,7 @@ extern "C" {
     pub fn memwait_rwlock_clockwrlock_async(
         rwlock: *mut memwait_rwlock_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1410,7 +1410,7 @@ extern "C" {
     pub fn memwait_barrier_clockwait(
         barrier: *mut memwait_barrier_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1428,7 +1428,7 @@ extern "C" {
     pub fn memwait_barrier_clockwait_async(
         barrier: *mut memwait_barrier_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1531,7 +1531,7 @@ extern "C" {
     pub fn memwait_waitgroup_clockwait(
         group: *mut memwait_waitgroup_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1546,7 +1546,7 @@ extern "C" {
     pub fn memwait_waitgroup_clockwait_async(
         group: *mut memwait_waitgroup_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1630,7 +1630,7 @@ extern "C" {
     pub fn memwait_event_clockwait(
         event: *mut memwait_event_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1645,7 +1645,7 @@ extern "C" {
     pub fn memwait_event_clockwait_async(
         event: *mut memwait_event_t,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1726,7 +1726,7 @@ extern "C" {
         item: *const ::std::os::raw::c_void,
         size: usize,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1746,7 +1746,7 @@ extern "C" {
         item: *const ::std::os::raw::c_void,
         size: usize,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1785,7 +1785,7 @@ extern "C" {
         item: *mut ::std::os::raw::c_void,
         size: usize,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1804,7 +1804,7 @@ extern "C" {
         item: *mut ::std::os::raw::c_void,
         size: usize,
         clock: clockid_t,
-        abstime: *const timespec,
+        time: *const timespec,
         op: *mut memwait_op_t,
     ) -> ::std::os::raw::c_int;
 }
@@ -1872,7 +1872,6 @@ pub const MEMWAIT_VERSION_MAJOR: ::std::os::raw::c_uint = 1;
 pub const MEMWAIT_VERSION_MINOR: ::std::os::raw::c_uint = 0;
 pub const MEMWAIT_VERSION_PATCH: ::std::os::raw::c_uint = 0;
 pub const MEMWAIT_VERSION: ::std::os::raw::c_uint = 65536;
-/// the timeout counts from now
 pub const MEMWAIT_RELATIVE: ::std::os::raw::c_uint = 65536;
 /// any thread that finds it free gets it
 pub const MEMWAIT_MUTEX_NORMAL: ::std::os::raw::c_uint = 0;
