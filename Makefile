@@ -28,7 +28,7 @@ help:						## this list
 	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); $(VM) kernels lists all"
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= rounds of each contender (7)"
 	@echo "MINUTES= duration of torture, deaths and fuzz ($(MINUTES))"
-	@echo "DIST=    directory for the results of dist and deb ($(DIST))"
+	@echo "DIST=    directory for the results of dist, deb, rpm and arch ($(DIST))"
 	@echo "KERNEL_TREE= kernel source tree, for in-tree"
 	@echo "PREFIX=  installation prefix of install-lib ($(PREFIX))"
 	@echo "DESTDIR= root directory to install into; depmod and ldconfig are not run then;"
@@ -83,6 +83,12 @@ dist:						## write memwait-VERSION.tar.xz to DIST
 
 deb:						## build the Debian packages in DIST
 	@packaging/deb "$(DIST)"
+
+rpm:						## build RPM packages in DIST
+	@packaging/rpm "$(DIST)"
+
+arch:						## write a PKGBUILD for Arch Linux in DIST
+	@packaging/arch "$(DIST)"
 
 in-tree:					## make patches for KERNEL_TREE in DIST, and apply them
 	@packaging/in-tree "$(KERNEL_TREE)" "$(DIST)"
@@ -151,5 +157,5 @@ clean:						## remove build results, but not the cache
 	@find selftests -name __pycache__ -exec rm -rf {} +
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style \
+	uninstall-lib dist deb rpm arch in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style \
 	compile_commands.json abi bindgen clean
