@@ -16,8 +16,8 @@
  * The file that changes a word describes the word's shared bits and invariants at its top.
  * MEMWAIT_INVARIANT() checks them.
  *
- * Death. A process can be killed at any instruction. A lock, post or item that is free must still
- * reach a waiter of a shared object; see also owner.c:
+ * Death. A process can be killed at any instruction. A free lock, a pending post or an unread item
+ * of a shared object must still reach a waiter (see also owner.c). Two rules ensure this:
  *
  *	memwait_change() changes a word and notifies in one system call. It is used wherever there
  *	may be sleepers.
@@ -26,11 +26,11 @@
  *	and handles it like MEMWAIT_OK. The kernel watches only the thread that was woken last. So a
  *	woken thread that leaves something for another waiter wakes that waiter.
  *
- * Private objects need neither: their threads die together.
+ * Private objects need neither rule, because all their threads die together.
  *
- * Words are shared unless init got MEMWAIT_PRIVATE, which each object stores: the library cannot
- * find out whether the object's memory is shared. A function that must not touch the object after
- * its atomic operation reads the flag first.
+ * Words are shared unless MEMWAIT_PRIVATE was passed to init. Each object stores this flag, because
+ * the library cannot find out whether the object's memory is shared. A function that must not touch
+ * the object after its atomic operation reads the flag first.
  *
  * Kinds. Each object has a word for its kind or flags, including MEMWAIT_PRIVATE, and a spare word;
  * an event, which is a single word, has four bits for them. If a bit is set that this library does
@@ -38,16 +38,16 @@
  * test for the common kind. The rest of an object is padding. A library that uses the padding also
  * sets a bit of the kind, so no check of the padding is needed.
  *
- * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
- * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
- * waiters, here and in programs with their own words, recheck their word, as with futex(2). A
- * waiter of a fair lock cannot always tell a stray wake-up from a handover, and sleeps where no
- * other object notifies: see lock.c.
+ * A notify may reach a word whose object no longer exists, because a waiter that the change
+ * released has unmapped it. EFAULT is then ignored. If the address is reused, a waiter there gets a
+ * stray MEMWAIT_OK. So all waiters, here and in programs with their own words, recheck their word,
+ * as with futex(2). A waiter of a fair lock cannot always tell a stray wake-up from a handover. It
+ * therefore sleeps on a byte that no other object notifies; see lock.c.
  *
  * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
  * this when a thread dies within a wait. The library does it when a cancelled operation has
- * completed with MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its sleep. A
- * cancelled thread may not have been counted; an extra wake-up is harmless.
+ * completed with MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its sleep. It
+ * is possible that no notify was counted for a cancelled thread; the extra wake-up is harmless.
  */
 #ifndef MEMWAIT_INTERNAL_H
 #define MEMWAIT_INTERNAL_H
@@ -129,7 +129,8 @@ static inline uint32_t memwait_sleep_flags(uint32_t flags)
 }
 
 /*
- * True if a notify or a death ended the wait. If such a waiter leaves something, it wakes the next.
+ * True if a notify or a death ended the wait. If such a waiter leaves something, it wakes the next
+ * waiter.
  */
 static inline bool memwait_was_woken(int outcome)
 {
@@ -175,8 +176,8 @@ extern _Atomic uint64_t memwait_device_context __attribute__((__visibility__("hi
 
 /*
  * Functions that begin something open the device first, even if they need not wait: the same thread
- * may have to wake others when it unlocks or posts later, and could not handle a failed open then
- * (no descriptor left, device not visible).
+ * may later have to wake waiters when it unlocks or posts, and cannot handle a failed open at that
+ * point (no descriptor left, device not visible).
  */
 static inline bool memwait_has_device(void)
 {
@@ -197,8 +198,8 @@ static inline int memwait_need_device(void)
 }
 
 /*
- * The same for functions that end something. If the process has closed the device and cannot reopen
- * it, they proceed: most have no waiter to wake.
+ * Like memwait_need_device(), for functions that end something. If the process has closed the
+ * device and cannot reopen it, they proceed, because most have no waiter to wake.
  */
 static inline int memwait_need_device_once(void)
 {
@@ -210,7 +211,7 @@ static inline int memwait_need_device_once(void)
 
 /*
  * The calling thread: its id, or its parent's id, or 0; and the process that the id belongs to.
- * They are one variable, because each thread-local variable costs a call in a shared library.
+ * Both are in one variable, because each thread-local variable costs a call in a shared library.
  */
 struct memwait_self {
 	uint64_t id;
@@ -263,8 +264,8 @@ struct memwait_call {
  * @undo: optional; releases everything that the operation holds. @outcome: MEMWAIT_OK if a notify
  *	was counted for the current wait, MEMWAIT_OWNER_DIED if a death was reported, or
  *	MEMWAIT_OP_TAKEN_BACK
- * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock, even if
- *	the first step has acquired the object
+ * @end: optional; called instead of memwait_call_back(), which it calls. Called without the loop's
+ *	lock, even if the first step has acquired the object
  * @give_back: optional; for memwait_op_undo(), which has checked that the operation has ended with
  *	.outcome. Returns 0, EINPROGRESS (another step of the operation is pending), or an error
  *	number of either sign
@@ -447,9 +448,9 @@ static inline bool memwait_has_failed(int outcome)
 }
 
 /*
- * Spins before sleeping: at most twice as often as was recently needed, which @spins records for
- * each lock, and for at most about the time of a system call. The limit shrinks quickly when
- * spinning is futile.
+ * Spins before sleeping: at most twice as often as was recently needed, and for at most about the
+ * time of a system call. @spins of each lock records how often it recently had to spin. The limit
+ * shrinks quickly when spinning is futile.
  */
 struct memwait_spin {
 	uint32_t lately;
@@ -627,7 +628,7 @@ static inline int memwait_gate_lock(union memwait_gate *gate, _Atomic uint32_t *
 	return memwait_lock(&gate->word, spins, kind, deadline);
 }
 
-/* The same, but returns EBUSY instead of waiting. */
+/* Like memwait_gate_lock(), but returns EBUSY instead of waiting. */
 static inline int memwait_gate_try(union memwait_gate *gate, uint32_t kind)
 {
 	if (memwait_gate_is_owned(kind))

@@ -9,9 +9,9 @@
  *
  * Objects are plain data without pointers, in any memory, even memory that is mapped at different
  * addresses. Zeroed memory is an initialised object, except for barriers and channels.
- * MEMWAIT_PRIVATE words belong to one address space and stay at one address; waiting and waking
- * cost less then. Every function fails with EINVAL for an object of a kind that this library does
- * not know, such as a kind of a later library.
+ * MEMWAIT_PRIVATE words belong to one address space and stay at one address; waiting for and waking
+ * such words costs less. Every function fails with EINVAL for an object of a kind that this library
+ * does not know, such as a kind that a later version introduced.
  *
  * Functions of objects (mutexes to channels), and their *_async() forms, return 0 or a positive
  * error number, as pthreads do. Functions of words, loops, operations and ids, as well as
@@ -20,20 +20,21 @@
  * MEMWAIT_OWNER_DIED.
  *
  * Every init function opens /dev/memwait, and so does every function that may have to sleep or wake
- * a waiter, or whose counterpart may (such as lock, because of unlock). Therefore whatever could be
- * locked can be unlocked. If the open fails, the function does nothing (except that an init
- * function has written the object) and returns the error of open(2): ENOENT, ENODEV or ENXIO
- * without the module, EMFILE ...; or ENOTTY: the file is not this device; or ENOSYS: the module is
- * too old.
+ * a waiter, or whose counterpart may (such as lock, because of unlock). Every object that could be
+ * locked can therefore be unlocked. If the open fails, the function does nothing (except that an
+ * init function has written the object) and returns an error of open(2) (ENOENT, ENODEV or ENXIO
+ * without the module, EMFILE ...), ENOTTY if the file is not this device, or ENOSYS if the module
+ * is too old.
  *
- * EINVAL is the error for a NULL object or operation, for an unknown clock or flag, and, only if
- * the deadline is needed, for nanoseconds outside 0 to 999,999,999. A NULL word or array fails with
- * -EFAULT if the kernel reads it, which it does not when a private word is notified.
+ * Functions fail with EINVAL if an object or operation is NULL, or if a clock or flag is unknown.
+ * If the nanoseconds are outside 0 to 999,999,999, they fail with EINVAL only if the deadline is
+ * needed. A NULL word or array fails with -EFAULT if the kernel reads it; the kernel does not read
+ * a private word that is notified.
  *
  * *_timed*() functions take an absolute time on CLOCK_REALTIME (except memwait_cond_timedwait(),
  * see MEMWAIT_COND_MONOTONIC). *_clock*() functions take an absolute time on CLOCK_REALTIME or
- * CLOCK_MONOTONIC, or, with MEMWAIT_RELATIVE as the clock, a time from now. NULL, and a time of
- * more than 584 years, mean forever. A time before 1970, or from now and negative, has passed.
+ * CLOCK_MONOTONIC, or, with MEMWAIT_RELATIVE as the clock, a time from now. NULL means forever, and
+ * so does a time of more than 584 years. A negative time has already passed.
  *
  * The *_async() functions of objects return 0 if the operation is already done; the callback will
  * not run. EINPROGRESS: the callback will run once, with the result of the blocking function.
@@ -52,17 +53,17 @@
 #include <linux/memwait.h>
 
 #ifdef __cplusplus
-/* Functions have names of structs, as stat(2) has, and g++ takes them for hidden constructors. */
+/* Some functions have the name of a struct, like stat(2): g++ warns of hidden constructors. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #endif
 
-/* Plain C99 <time.h> does not declare it. */
+/* <time.h> does not declare this type in plain C99. */
 struct timespec;
 
 /*
- * For functions that lock, wait or initialise: a caller that ignores the result may not hold the
+ * For functions that lock, wait or initialise: a caller that ignores the result might not hold the
  * lock.
  */
 #define MEMWAIT_CHECKED		__attribute__((__warn_unused_result__))
@@ -104,8 +105,8 @@ const char *memwait_stroutcome(int result);
 int memwait_available(void);
 
 /*
- * The time counts from now, on CLOCK_MONOTONIC. A flag for words and loops, one of
- * MEMWAIT_LIBRARY_FLAGS; for objects, the clock of *_clock*() functions.
+ * The time counts from the call, on CLOCK_MONOTONIC. Functions of words and loops take this as a
+ * flag (one of MEMWAIT_LIBRARY_FLAGS); *_clock*() functions of objects take it as the clock.
  */
 #define MEMWAIT_RELATIVE	0x10000u
 
@@ -117,7 +118,7 @@ typedef struct memwait_loop memwait_loop_t;
 /*
  * An operation. The caller owns the memory; the library allocates none. After memwait_op_init() an
  * operation can be used again and again, but only once at a time. It must not move while it is
- * pending: until its callback begins (for memwait_watch*(), its last callback), or
+ * pending, that is, until its callback begins (for memwait_watch*(), its last callback), or until
  * memwait_op_cancel() returns 0.
  */
 typedef union {
@@ -134,9 +135,9 @@ typedef union {
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * @flags: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: the
- * file is not this device; -ENOSYS: the module is too old; -ENOMEM: no memory; -ENOSPC: the user's
- * limit of waits or of ids is reached.
+ * Creates a loop. @flags must be 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of
+ * /dev/memwait; -ENOTTY: the file is not this device; -ENOSYS: the module is too old; -ENOMEM: no
+ * memory; -ENOSPC: the user's limit of waits or of ids is reached.
  */
 int memwait_loop_new(memwait_loop_t **loop, unsigned int flags) MEMWAIT_CHECKED;
 
@@ -160,8 +161,8 @@ int memwait_loop_fd(const memwait_loop_t *loop);
 /*
  * Runs the callbacks of all operations that had completed when it was called, but no more than
  * @most, which may be MEMWAIT_ALL; never blocks. Returns how many ran, or a negative error number:
- * -EPERM in a child of fork(). While more remain, the descriptor is readable, and has had a new
- * edge for them: one call for each readiness event is enough, even with edge-triggered polling.
+ * -EPERM in a child of fork(). If completed operations remain, the descriptor stays readable and
+ * gets a new edge: one call for each readiness event is enough, even with edge-triggered polling.
  * Threads may dispatch concurrently.
  */
 int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most);
@@ -174,15 +175,15 @@ int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most);
  * and MEMWAIT_RELATIVE. A sleeping run notices within a second that CLOCK_REALTIME was set.
  *
  * Several threads may run one loop. An operation is not pending while its callback runs, so a
- * thread that checks during that time may return. A cancellation point. -EPERM in a child of
- * fork().
+ * thread that checks during that time may return. This function is a cancellation point. -EPERM in
+ * a child of fork().
  */
 int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsigned int flags);
 
 /*
  * Makes every memwait_loop_run() and memwait_op_wait() that is in progress on the loop, in any
- * thread, return after the current callback. If no such call is in progress, the next one returns
- * immediately. Callable from any thread or signal handler. -EPERM in a child of fork().
+ * thread, return after the current callback. If no such call is in progress, the next such call
+ * returns immediately. Callable from any thread or signal handler. -EPERM in a child of fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
 
@@ -190,10 +191,10 @@ int memwait_loop_stop(memwait_loop_t *loop);
 size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
- * Binds an operation that is not pending to a loop. @callback may be NULL, as for
- * memwait_op_wait(); @data is passed to it. Must be called before all other functions of
- * operations: they fail with EINVAL for zeroed memory, and cannot detect other uninitialised
- * memory.
+ * Binds an operation that is not pending to a loop. @callback may be NULL, for example if
+ * memwait_op_wait() waits for the operation; @data is passed to the callback. Must be called before
+ * all other functions of operations: they fail with EINVAL for zeroed memory, and cannot detect
+ * other uninitialised memory.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
@@ -203,15 +204,15 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
  * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: the
  * operation is not pending; its callback has run, or is running in this thread. -EINPROGRESS: its
  * callback is still running in another thread, and may use the data that belongs to the operation;
- * an operation of memwait_watch*() is cancelled, and pending until that callback returns. -EPERM:
- * in a child of fork(). Other errors come from a seccomp filter, and the operation is still
+ * an operation of memwait_watch*() is cancelled, but stays pending until that callback returns.
+ * -EPERM: in a child of fork(). Other errors come from a seccomp filter, and the operation is still
  * pending.
  */
 int memwait_op_cancel(memwait_op_t *op);
 
 /*
- * Gives back what an operation received when it ended, for a caller that does not want it any more,
- * as if memwait_op_cancel() had come in time:
+ * Gives back what an operation received when it ended, for a caller that no longer wants the
+ * result, as if memwait_op_cancel() had been called before the end:
  *
  *	lock			is unlocked. If the result was EOWNERDEAD and the data has not been
  *				repaired, the next owner gets EOWNERDEAD
@@ -220,28 +221,29 @@ int memwait_op_cancel(memwait_op_t *op);
  *	word			is notified, for one waiter
  *	received item		is sent again by the same operation, as the last one
  *
- * Other operations receive nothing, nor does an operation that failed or timed out (but a wait for
- * a condition variable that timed out has locked the mutex), or was cancelled or undone: 0.
- * -EINPROGRESS: the item is being sent; the callback runs with 0, or with the error of the send.
- * -EBUSY: the operation is pending. -EINVAL: it was never begun. -EPERM: another thread owns the
- * lock, or this is a child of fork(). Other errors are those of the unlock, post, notify or send.
- * After a send that failed the item is still where it was received.
+ * Does nothing and returns 0 for other operations, and for an operation that failed, timed out, was
+ * cancelled or was undone. However, a wait for a condition variable that timed out has locked the
+ * mutex, which is unlocked. -EINPROGRESS: the item is being sent; the callback runs with 0, or with
+ * the error of the send. -EBUSY: the operation is pending. -EINVAL: it was never begun. -EPERM:
+ * another thread owns the lock, or this is a child of fork(). Other errors are those of the unlock,
+ * post, notify or send. If the send fails, the item is still in the memory to which it was
+ * received.
  *
- * An _async function that refuses its arguments has not begun the operation: an earlier result
- * would be given back. The object must still be there, and the array of a wait for several words.
- * For an item the loop must not have been closed.
+ * An _async function that refuses its arguments has not begun the operation: this function would
+ * give back an earlier result. The object must still exist, and so must the array of a wait for
+ * several words. If an item must be sent again, the loop must not have been closed.
  */
 int memwait_op_undo(memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
  * Dispatches the loop until a pending operation has ended and no other thread is running its
  * callback. The operation must stay in place until this call has returned. On a loop that only the
- * calling thread uses, this is a blocking wait that memwait_loop_stop() can end. If it returns 0,
- * *@result (if @result is not NULL) is the result that the callback gets. -EINTR: the wait was
- * stopped; the operation is still pending, at its queue position: wait again, or cancel it.
- * -ECANCELED: the operation was cancelled. -EINVAL: the operation has not begun since
- * memwait_op_init(). -EPERM: in a child of fork(). A cancellation point; the operation stays
- * pending if the thread is cancelled.
+ * calling thread uses, this is a blocking wait that memwait_loop_stop() can end. If this call
+ * returns 0, *@result (if @result is not NULL) is the result that the callback gets. -EINTR: the
+ * wait was stopped; the operation is still pending, at its queue position: wait again, or cancel
+ * it. -ECANCELED: the operation was cancelled. -EINVAL: the operation has not begun since
+ * memwait_op_init(). -EPERM: in a child of fork(). This function is a cancellation point; the
+ * operation stays pending if the thread is cancelled.
  */
 int memwait_op_wait(memwait_op_t *op, int *result) MEMWAIT_CHECKED;
 
@@ -269,13 +271,14 @@ const char *memwait_op_strerror(const memwait_op_t *op, int result);
 /* Words */
 
 /*
- * Waits while *word == expected. A word is a naturally aligned integer of that size, atomic or not.
+ * Waits while *word == expected. A word is a naturally aligned integer of the size in the
+ * function's name, atomic or not.
  * @timeout: NULL: wait forever; otherwise a deadline on CLOCK_MONOTONIC, or on CLOCK_REALTIME with
  * MEMWAIT_CLOCK_REALTIME, or a time from now with MEMWAIT_RELATIVE. @flags: MEMWAIT_PRIVATE,
  * MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
  *
- * MEMWAIT_OWNED: deaths end the wait with MEMWAIT_OWNER_DIED, see memwait(4). The lower 62 bits of
- * a 64-bit word are its owner's id. The calling thread is given an id, which can fail with
+ * With MEMWAIT_OWNED, a death ends the wait with MEMWAIT_OWNER_DIED; see memwait(4). The lower 62
+ * bits of a 64-bit word are its owner's id. The calling thread is given an id, which can fail with
  * -EOPNOTSUPP, -ENOSPC or -ENOMEM.
  *
  * Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED; or -EINVAL
@@ -291,9 +294,10 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
 		   unsigned int flags) MEMWAIT_CHECKED;
 
 /*
- * The same for an operation; MEMWAIT_OWNED uses the id of its loop. Returns MEMWAIT_PENDING if the
- * callback will run, with MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED; otherwise the result
- * of the wait. -EBUSY, -EPERM and -ENOSPC: see *_async() at the top.
+ * The form of memwait_wait*() for an operation; MEMWAIT_OWNED uses the id of its loop. Returns
+ * MEMWAIT_PENDING if the callback will run, with MEMWAIT_OK, MEMWAIT_TIMED_OUT or
+ * MEMWAIT_OWNER_DIED; otherwise the result of the wait. -EBUSY, -EPERM and -ENOSPC: see *_async()
+ * at the top.
  */
 int memwait_wait8_async(const volatile void *word, uint8_t expected,
 			const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
@@ -313,9 +317,9 @@ int memwait_wait64_async(const volatile void *word, uint64_t expected,
  * the callback runs with MEMWAIT_OK, and memwait_op_count() returns how many. The word is compared
  * only when the operation begins. Only one callback of the operation runs at a time; notifies that
  * arrive while it runs are reported by the next callback. The operation ends with MEMWAIT_TIMED_OUT
- * or by memwait_op_cancel(), even in its callback, which may then free it or begin it again.
- * Notifies that were counted but not reported to a callback then pass to the next waiters, one to
- * each. MEMWAIT_OWNED fails with -EINVAL.
+ * or by memwait_op_cancel(). The callback may itself cancel the operation, and then free it or
+ * begin it again. After a cancel, notifies that were counted but not reported to a callback pass to
+ * the next waiters, one to each. MEMWAIT_OWNED fails with -EINVAL.
  */
 int memwait_watch8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
 		   unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
@@ -328,19 +332,19 @@ int memwait_watch64(const volatile void *word, uint64_t expected, const struct t
 
 /*
  * Wakes up to @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
- * @flags: 0 or MEMWAIT_PRIVATE. If they contain a size, such as MEMWAIT_SIZE_U32, @word must be
+ * @flags: 0 or MEMWAIT_PRIVATE. If @flags contain a size, such as MEMWAIT_SIZE_U32, @word must be
  * aligned to that size. Returns how many were woken, or -EFAULT ...
  */
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags);
 
 /*
  * Applies an atomic operation (MEMWAIT_CHANGE_SET, _ADD, _AND, _OR, _XOR) to a 32-bit word and
- * wakes up to @count waiters, in one system call that no signal, even SIGKILL, splits. *@old (if
- * not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
+ * wakes up to @count waiters, in one system call that no signal, not even SIGKILL, can split. *@old
+ * (if not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
  * -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
  *
  * With MEMWAIT_CHANGE_IF_NONE_WOKEN in @operation the word is changed only if there was no waiter
- * to wake: a wait is woken, or sees the change. Otherwise *@old is 0.
+ * to wake: each waiter is woken or sees the change. If a waiter was woken, *@old is 0.
  */
 int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_t operand,
 			    unsigned int count, unsigned int flags, uint32_t *old);
@@ -352,18 +356,18 @@ int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_
  */
 int memwait_owner(uint64_t *id);
 
-/* Returns the number of waiters, which may be stale on return: for tests and diagnosis. */
+/* Returns the number of waiters, which may be stale on return. For tests and diagnosis. */
 int memwait_waiters(const volatile void *word, unsigned int flags);
 
 /* Several words */
 
 /*
- * Waits while all @count words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one is
- * notified. The wake-up consumes exactly one notify. Set addr, expected and flags (MEMWAIT_SIZE_U8
- * ... _U64, MEMWAIT_PRIVATE) in each element of @waits, and the rest to 0; a word may occur several
- * times. @timeout and @flags: as for memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if @index
- * is not NULL): with MEMWAIT_OK the notified word, with MEMWAIT_NOT_EQUAL the first word that
- * differs.
+ * Waits while all @count words (1 to MEMWAIT_GROUP_MAX) have their expected values, until one word
+ * is notified. The wake-up consumes exactly one notify. Set addr, expected and flags
+ * (MEMWAIT_SIZE_U8 ... _U64, MEMWAIT_PRIVATE) in each element of @waits, and all other members to
+ * 0; a word may occur several times. @timeout and @flags: as for memwait_wait32(), without
+ * MEMWAIT_PRIVATE and MEMWAIT_OWNED. *@index (if @index is not NULL): with MEMWAIT_OK the notified
+ * word, with MEMWAIT_NOT_EQUAL the first word that differs.
  *
  * Returns the results of memwait_wait32().
  */
@@ -372,8 +376,8 @@ int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
 	MEMWAIT_CHECKED;
 
 /*
- * The same for an operation; memwait_op_index() returns the index. @waits must stay unchanged while
- * the operation is pending.
+ * The form of memwait_wait_any() for an operation; memwait_op_index() returns the index. @waits
+ * must stay unchanged while the operation is pending.
  */
 int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
@@ -382,9 +386,9 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 /*
  * If *word == expected, wakes up to @count waiters and moves up to @move more to the end of
  * @target's queue, in one system call. @flags: 0 or MEMWAIT_PRIVATE, for both words. *@woken and
- * *@moved (if not NULL): how many. Moved waiters do not notice the move: after a signal a thread
- * compares its original word, and a cancelled operation that was notified passes the wake-up to the
- * next waiter of its original word.
+ * *@moved (if not NULL): how many waiters were woken and moved. Moved waiters do not notice the
+ * move: after a signal a thread compares its original word, and a cancelled operation that was
+ * notified passes the wake-up to the next waiter of its original word.
  *
  * Returns 0; MEMWAIT_NOT_EQUAL, with nothing done; a negative error number of memwait_wait32(); or
  * -EXDEV: the words belong to two files, or only one of them belongs to a file.
@@ -403,9 +407,9 @@ int memwait_requeue64(const volatile void *word, uint64_t expected, const volati
 		      unsigned int *woken, unsigned int *moved);
 
 /*
- * memwait_notify(target, count), then a wait on @word, in one system call. @flags: as for
+ * Does memwait_notify(target, count), and then waits on @word, in one system call. @flags: as for
  * memwait_wait32(); MEMWAIT_PRIVATE applies to both words. *@notified (if @notified is not NULL):
- * how many were woken.
+ * how many waiters of @target were woken.
  *
  * Returns the results of memwait_wait32(). -EINTR: the notify is done; continue with
  * memwait_wait32() etc. Other errors: see *@notified.
@@ -432,8 +436,8 @@ int memwait_notify_wait64(const volatile void *target, unsigned int count,
  * as for memwait_notify(). @woken: NULL, or an array that receives how many waiters each notify
  * woke. A loop that waits on many of the words is woken only a few times.
  *
- * Returns how many were done. If that is less than @count, the next notify failed. If the first
- * notify failed: -EINVAL, -EFAULT, -EOPNOTSUPP.
+ * Returns the number of words notified. If this is less than @count, the next notify failed. If the
+ * first notify failed, returns -EINVAL, -EFAULT or -EOPNOTSUPP.
  */
 int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,
 			unsigned int *woken);
@@ -448,11 +452,11 @@ typedef union {
 #define MEMWAIT_MUTEX_INIT_KIND(kind)	{ { 0, 0, (kind) } }
 
 /*
- * Kinds. FAIR or ROBUST can be combined with one of the first three, MEMWAIT_PRIVATE with any.
- * RECURSIVE, ERRORCHECK and ROBUST mutexes check the owner. Unless they are PRIVATE and not ROBUST,
- * they identify it by its kernel id, which a thread gets when it first needs it: this fails with
- * ENOENT etc. without the device, EOPNOTSUPP if the kernel has no ids, ENOSPC if the user's limit
- * is reached.
+ * Kinds. FAIR or ROBUST can be combined with one of the first three kinds, MEMWAIT_PRIVATE with any
+ * kind. RECURSIVE, ERRORCHECK and ROBUST mutexes check the owner. Unless they are PRIVATE and not
+ * ROBUST, they identify the owner by an id from the kernel. A thread gets its id when it first
+ * needs one. This fails with ENOENT etc. without the device, with EOPNOTSUPP if the kernel has no
+ * ids, or with ENOSPC if the user's limit is reached.
  */
 #define MEMWAIT_MUTEX_NORMAL		0x0u	/* any thread that finds it free gets it */
 #define MEMWAIT_MUTEX_RECURSIVE		0x1u	/* its owner can lock it again */
@@ -471,9 +475,9 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind) MEMWAIT_CHECKE
 int memwait_mutex_destroy(memwait_mutex_t *mutex);
 
 /*
- * Not a cancellation point, not interrupted by signals. EDEADLK: the kind is ERRORCHECK, and the
- * caller holds the mutex. EAGAIN: the kind is RECURSIVE, and the caller has locked the mutex too
- * often.
+ * These functions are not cancellation points, and signals do not interrupt them. EDEADLK: the kind
+ * is ERRORCHECK, and the caller holds the mutex. EAGAIN: the kind is RECURSIVE, and the caller has
+ * locked the mutex too often.
  *
  * All functions that lock a ROBUST mutex: EOWNERDEAD: the mutex is locked, and the previous owner
  * died while it held the mutex. Repair the data that it protects and call
@@ -550,8 +554,8 @@ int memwait_cond_destroy(memwait_cond_t *cond);
  * ENOTRECOVERABLE. Spurious returns are possible, as in POSIX: recheck the predicate. Cancellation
  * points: cleanup handlers run with the mutex locked, and no signal is consumed. ETIMEDOUT: the
  * deadline passed. EPERM: the mutex is not locked. With EPERM, or without the device, the mutex was
- * never unlocked. If the mutex is ROBUST, EOWNERDEAD: it is locked, and an owner died during the
- * wait; ENOTRECOVERABLE: it is not locked.
+ * never unlocked. With a ROBUST mutex: EOWNERDEAD: the mutex is locked, and an owner died during
+ * the wait. ENOTRECOVERABLE: the mutex is not locked.
  */
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
@@ -599,7 +603,7 @@ typedef union {
 
 /*
  * A flag, besides MEMWAIT_PRIVATE: a post goes to the oldest waiter, and no other thread can take
- * it. The value is at most MEMWAIT_SEM_FAIR_VALUE_MAX.
+ * that post. The value is at most MEMWAIT_SEM_FAIR_VALUE_MAX.
  */
 #define MEMWAIT_SEM_FAIR		0x4u
 #define MEMWAIT_SEM_FAIR_VALUE_MAX	0x7fff
@@ -611,9 +615,9 @@ int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 int memwait_sem_destroy(memwait_sem_t *sem);
 
 /*
- * Cancellation points. EINTR: as in sem_wait(3). Neither cancellation nor a signal ends the sleep
- * on a FAIR semaphore. ETIMEDOUT: the deadline passed. memwait_sem_trywait(): EAGAIN if the value
- * is 0.
+ * The blocking waits are cancellation points. EINTR: as in sem_wait(3). Neither cancellation nor a
+ * signal ends the sleep on a FAIR semaphore. ETIMEDOUT: the deadline passed. memwait_sem_trywait():
+ * EAGAIN if the value is 0.
  */
 int memwait_sem_wait(memwait_sem_t *sem) MEMWAIT_CHECKED;
 int memwait_sem_trywait(memwait_sem_t *sem) MEMWAIT_CHECKED;
@@ -645,7 +649,7 @@ typedef union {
 
 /*
  * Kinds, to which MEMWAIT_PRIVATE can be added. FAIR cannot be combined with the others. Only FAIR
- * orders the waiters. PREFER_WRITER: the first waiting writer precedes all later readers.
+ * locks order their waiters. PREFER_WRITER: the first waiting writer precedes all later readers.
  */
 #define MEMWAIT_RWLOCK_PREFER_READER	0x0u	/* the default */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* granted in FIFO order */
@@ -712,8 +716,8 @@ typedef union {
 
 /*
  * @flags: 0 or MEMWAIT_PRIVATE. @count: how many threads and operations meet; EINVAL if 0. Unless
- * the barrier is PRIVATE, no more than that may use it at a time: it could let all of them through
- * together.
+ * the barrier is PRIVATE, no more than @count may use it at a time: the barrier could let the
+ * others through with them.
  */
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
 	MEMWAIT_CHECKED;
@@ -725,8 +729,8 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
 /*
- * ETIMEDOUT withdraws the arrival, and so does cancelling an operation. EPIPE: the barrier was
- * aborted or reset.
+ * A wait that fails with ETIMEDOUT withdraws its arrival, and so does a cancelled operation. EPIPE:
+ * the barrier was aborted or reset.
  */
 int memwait_barrier_wait(memwait_barrier_t *barrier) MEMWAIT_CHECKED;
 int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime)
@@ -864,8 +868,8 @@ int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int
 
 /*
  * For a process that maps a channel: sets *@item_size and *@capacity to the values that the channel
- * was initialised with. @memory: size of the mapping at @channel, in bytes. EINVAL is also the
- * error if the channel is larger than @memory according to its header; it must not be used then.
+ * was initialised with. @memory: size of the mapping at @channel, in bytes. Also fails with EINVAL
+ * if the channel is larger than @memory according to its header; the channel must not be used then.
  */
 int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size_t *item_size,
 			   size_t *capacity) MEMWAIT_CHECKED;
