@@ -15,7 +15,7 @@ _Atomic uint64_t memwait_device_context = UINT32_MAX;
 /* Used instead under ThreadSanitizer or valgrind, so that fast paths are not taken: see tsan.h. */
 static _Atomic uint64_t context_under_tsan = UINT32_MAX;
 __thread struct memwait_self memwait_self;
-/* The same with an id that the library assigns, for objects of one process. */
+/* Like memwait_self, but with an id that the library assigns; for objects of one process. */
 static __thread struct memwait_self own_number;
 
 /*
@@ -100,7 +100,7 @@ bool memwait_memory_is_private(const volatile void *memory)
 	int fd, saved = errno, state;
 	uint64_t entry = 0;
 
-	/* Because of open(), pread() and close(). See proc_pid_pagemap(5). */
+	/* open(), pread() and close() are cancellation points. See proc_pid_pagemap(5). */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 &&
@@ -116,7 +116,7 @@ bool memwait_memory_is_private(const volatile void *memory)
 /* Set before the device is first used: later, a sandbox may not allow the system call. */
 static _Atomic bool has_processors;
 
-/* On one processor, a spinning thread keeps the lock's owner from running. */
+/* On one processor, a spinning thread prevents the lock's owner from running. */
 bool memwait_may_spin(void)
 {
 	/* relaxed: only a hint */
@@ -228,7 +228,9 @@ int memwait_device_open(int flags)
 		close(fd);
 		fd = -err;
 	}
-	/* These errors of an open would be mistaken for those of an argument and of a wait. */
+	/*
+	 * EINVAL or EINTR from open() would look like an invalid argument or an interrupted wait.
+	 */
 	fd = fd == -EINVAL || fd == -EINTR ? -EIO : memwait_device_error(fd);
 	pthread_setcancelstate(state, NULL);
 	errno = saved;
@@ -238,7 +240,7 @@ int memwait_device_open(int flags)
 /* st_rdev of the device, once opened. */
 static _Atomic uint64_t device_rdev;
 
-/* Best guess whether @fd is the device, possibly with ioctls refused by a seccomp filter. */
+/* Guesses whether @fd is the device, if a seccomp filter may refuse its ioctls. */
 static bool is_device(int fd)
 {
 	int saved = errno;
@@ -318,10 +320,10 @@ static int device_get(uint64_t *context)
 /*
  * True if @error means that the program closed the descriptor, as daemons do, or reused its number.
  * The caller then tries again, once per call, and opens the device unless another thread has opened
- * it. A reused number belongs to the program, and is not closed. If the number is still the device
- * and a seccomp filter refuses the call, reopening is useless, and would leak the descriptor of a
- * thread without the filter. The device never returns EBADF: if the number is the device now, it
- * was opened after the call.
+ * it. A reused number belongs to the program, and is not closed. If the number still refers to the
+ * device and a seccomp filter refuses the call, reopening is useless, and would leak the descriptor
+ * that threads without the filter use. The device never returns EBADF: if the number refers to the
+ * device after this error, it was opened after the call.
  */
 static bool device_was_closed(uint64_t context, int error, bool *again)
 {
@@ -399,7 +401,7 @@ int memwait_device(unsigned long command, void *argument)
 
 /*
  * Tries the calls that locks need, without effect: a wait for a different value, and a notify of no
- * waiters. Opening the device tries INFO and OWNER too.
+ * waiters. Opening the device has already tried INFO and OWNER.
  */
 int memwait_available(void)
 {
@@ -433,8 +435,8 @@ int memwait_owner(uint64_t *id)
 		if (ret < 0)
 			return ret;
 		/*
-		 * For the moment it belongs to no process: a handler may fork, and the child must
-		 * not use the new id.
+		 * For the moment the new id belongs to no process: a signal handler may fork, and
+		 * the child must not use this id.
 		 */
 		memwait_self.process = UINT32_MAX;
 		order_for_handlers();
@@ -517,7 +519,9 @@ int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec
 	}
 }
 
-/* Nanoseconds until then. 0: it has passed, or has an error. MEMWAIT_FOREVER: never. */
+/*
+ * Returns the nanoseconds left. 0: the deadline has passed or has an error. MEMWAIT_FOREVER: never.
+ */
 uint64_t memwait_deadline_left(const struct memwait_deadline *deadline)
 {
 	clockid_t clock = deadline->flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME :
@@ -534,8 +538,8 @@ uint64_t memwait_deadline_left(const struct memwait_deadline *deadline)
  * memwait_sleep() as a cancellation point: @cancelled runs if the thread is cancelled before, in or
  * just after its sleep. If @cancelled is NULL, this is not a cancellation point. If @wake is not
  * NULL, first wakes its oldest sleeper; @wake is MEMWAIT_PRIVATE if @word is. @cancelled cannot
- * find out whether that wake-up was done. After -EINTR it was done, after other errors it may have
- * been.
+ * find out whether that wake-up was done. After -EINTR the wake-up was done; after other errors it
+ * may have been done.
  */
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
 			      uint64_t expected, uint32_t flags,
@@ -595,7 +599,7 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 }
 
 /*
- * Changes a 32-bit word and wakes its oldest sleepers, in one call that death does not split. *@old
+ * Changes a 32-bit word and wakes its oldest sleepers, in one call that a kill cannot split. *@old
  * (if not NULL): the previous value. With MEMWAIT_CHANGE_IF_NONE_WOKEN the sleepers are those of a
  * word of 8 or 16 bits at @word, with @flags, and the 32 bits that contain it change only if there
  * is no sleeper, in the same step: a sleeper is woken, or sees the change. Returns how many were
@@ -629,7 +633,7 @@ int memwait_wake_all(const volatile void *word, uint32_t flags)
 	return ret == -EFAULT ? 0 : ret;
 }
 
-/* Returns how many sleep on a word. */
+/* Returns the number of waiters that sleep on a word. */
 int memwait_sleepers(const volatile void *word, uint32_t flags)
 {
 	struct memwait_notify notify = {

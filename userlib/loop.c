@@ -3,47 +3,50 @@
  * Loops and operations.
  *
  * An operation is idle, queued in the kernel, or ready: its completion was read. The loop has a
- * list of each of the latter two. Its lock protects lists and states. Every step of an operation
- * runs under the lock, callbacks run without it. Each operation that has begun ends exactly once:
- * by its callback (whose thread makes the operation idle, under the lock, before the call), by
- * cancel or by close.
+ * list of queued operations and a list of ready operations. The loop's lock protects the lists and
+ * the states. Every step of an operation runs under the lock; callbacks run without it. Each
+ * operation that has begun ends exactly once: by its callback (whose thread makes the operation
+ * idle, under the lock, before the call), by cancel or by close.
  *
  * A persistent operation (memwait_watch*(), .goes_on) has many callbacks, each for a number of
  * notifies. While a callback runs, the operation is CALLED: notifies that are read for it are added
- * to the next number, and make it ready when the callback has returned. So its callbacks never run
- * at the same time. They do not end the operation: the thread that runs a callback looks at the
- * operation afterwards, unless the callback has cancelled, and perhaps freed, the operation. A
- * struct visit records whose callback its thread runs. From this, cancel knows whether another
- * thread still uses the data of the operation. A persistent operation stays CALLED until the
- * callback returns. Any other operation may be gone by then, or have begun again: it is only
- * compared by address, and only if the operation at that address is idle.
+ * to the next number, and make it ready when the callback has returned. So two callbacks of the
+ * operation never run at the same time. A callback does not end the operation: the thread that runs
+ * the callback looks at the operation afterwards, unless the callback has cancelled, and perhaps
+ * freed, the operation. A struct visit records the operation whose callback its thread runs. Cancel
+ * can thus find out whether another thread still uses the data of an operation. A persistent
+ * operation stays CALLED until the callback returns. Any other operation may have been freed by
+ * then, or have begun again. The record of such an operation is only compared by address, and only
+ * if the operation at that address is idle.
  *
  * A completion names its operation by address. This is safe: an operation that is not idle must not
  * be freed, and cancel makes an operation idle only when no completion can follow. Either the
- * kernel has cancelled the wait; or the wait has ended, and cancel reads its completion, perhaps
- * behind others. The other operations become ready, and the descriptor no longer reports them. So
- * cancel kicks the loop: it notifies a word of the loop's own, on which a persistent wait is armed
- * once, so that a kick needs no memory. A persistent wait may have a completion although it was
- * cancelled: cancel reads as long as there may be one.
+ * kernel has cancelled the wait; or the wait has ended, and cancel reads its completion. Cancel may
+ * have to read other completions first. Their operations become ready, and the descriptor no longer
+ * reports them. So cancel kicks the loop: it notifies a word of the loop. A persistent wait on this
+ * word is armed once, when the loop is created, so that a kick needs no memory. A persistent wait
+ * may have a completion although it was cancelled: cancel reads until there can be none.
  *
- * Close cancels all pending operations: first the queued operations, so that no notify that is
- * passed on comes back to this loop, and then the ready operations, to which the first step may
- * have added some. At last it ends the wait of the kick: if there is a copy of the descriptor, the
- * context outlives the loop, and a wait that is still armed would consume a notify of the next user
- * of the loop's memory. Close refuses while a thread is within a call: it could wait for that
- * thread, but not for a thread that is about to call, and not for its own callback.
+ * Close cancels all pending operations. It begins with the queued operations, so that no notify
+ * that is passed on comes back to this loop. Then it cancels the ready operations, including those
+ * that have become ready in the meantime. Finally it ends the wait of the kick: if there is a copy
+ * of the descriptor, the context outlives the loop, and a wait that is still armed would consume a
+ * notify of the next user of the loop's memory. Close fails while a thread is within a call. It
+ * could wait for that thread, but not for a thread that is about to call, nor for the callback that
+ * called close.
  *
  * Dispatch continues until it has called back all operations that had completed when it began.
  * Later completions give a thread that polls for edges (EPOLLET) another edge. At its limit, or
  * when it is stopped, dispatch reads all completions that were there, including the kick's, so that
- * the operations that it leaves are ready. So the kick for them is a completion of its own, and an
- * edge: if the last kick were still unread, a notify would only add to its count.
+ * the operations that it leaves are ready. It then kicks for these operations. This kick is a new
+ * completion, and therefore an edge: if the previous kick were still unread, a notify would only
+ * add to its count.
  *
  * A kick also wakes threads that sleep in a run (memwait_loop_run() or memwait_op_wait()) and must
- * leave it: no operation is pending, or the operation that they wait for is not, or
- * memwait_loop_stop() came after they had begun. A thread whose own operation is ready must leave,
- * too: an earlier callback may wait for that thread. Any thread may read the kick, and poll()
- * rechecks readiness before it returns. Therefore:
+ * leave it: because no operation is pending, because the operation that they wait for is no longer
+ * pending, or because memwait_loop_stop() was called after they had begun. A thread whose own
+ * operation is ready must also leave, because an earlier callback may wait for that thread. Any
+ * thread may read the kick, and poll() rechecks readiness before it returns. Therefore:
  *
  *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
  *	to call back, leaves an unread kick behind.
@@ -53,18 +56,19 @@
  *	unable to run, because it is in a signal handler, or because of this thread's real-time
  *	priority.
  *
- * A run that finds its deadline passed dispatches once more, and leaves: later completions do not
- * hold it up. poll() sleeps for a duration, not until a time of day: a run whose clock is set
- * forward notices that within CLOCK_LOOK.
+ * A run whose deadline has passed dispatches once more and then leaves, even if there are later
+ * completions. poll() sleeps for a duration, not until a time of day: if the clock is set forward,
+ * the run notices this within CLOCK_LOOK.
  *
- * While a callback runs, possibly nothing is pending, but its operation may begin again. So threads
- * that sleep until nothing is pending are woken only after the callback returns. A thread that
- * waits for one operation also waits for a callback of this operation in another thread, but not
- * for any other callback: it calls back ready operations itself.
+ * While a callback runs, it is possible that nothing is pending, although the callback will begin
+ * its operation again. So threads that sleep until nothing is pending are woken only after the
+ * callback returns. A thread that waits for one operation also waits for a callback of this
+ * operation in another thread, but not for any other callback: it calls back ready operations
+ * itself.
  *
  * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
  * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is no run, the
- * stop is kept for the next run.
+ * word records the stop for the next run.
  *
  *	stop				thread that wakes while others sleep
  *	(1) count the stop		(1) read the kick
@@ -94,8 +98,8 @@
 #define BATCH	64
 
 /*
- * A read that returns fewer has returned all that there were: a signal ends only longer reads, see
- * memwait(4).
+ * A read that returns fewer completions has returned all that were available: a signal ends only
+ * longer reads, see memwait(4).
  */
 #define SURELY_ALL	16
 
@@ -123,7 +127,7 @@ struct memwait_loop {
 /* runs_and_stops: number of runs in progress, and of stops that found a run in progress. */
 #define RUN		1ULL
 #define RUNS		0x7fffffffULL
-#define STOPPED		0x80000000ULL	/* a stop that found none, for the next run */
+#define STOPPED		0x80000000ULL	/* a stop that found no run; it is for the next run */
 #define STOP		(1ULL << 32)
 
 /* A call of memwait_loop_dispatch(), or a run, on its thread's stack. */
@@ -193,7 +197,7 @@ static void count_pending(memwait_loop_t *loop, int change)
 
 /*
  * The largest possible number of completions: each operation, and the kick, has one at a time.
- * Later completions are behind those.
+ * Later completions are queued behind those.
  */
 static size_t most_completions(const memwait_loop_t *loop)
 {
@@ -220,7 +224,10 @@ static void list_add(struct memwait_op *list, struct memwait_op *op, enum memwai
 	op_set_state(op, state);
 }
 
-/* The caller sets its next state. Until then threads that do not lock the loop see it pending. */
+/*
+ * The caller must then set the operation's next state. Until it does, threads that do not lock the
+ * loop see the operation as pending.
+ */
 static void list_remove(struct memwait_op *op)
 {
 	op->next->previous = op->previous;
@@ -238,9 +245,9 @@ static void queued_add(memwait_loop_t *loop, struct memwait_op *op)
 }
 
 /*
- * True if the descriptor is still this loop's: not closed, and not reused, not even by another
- * loop. Checked before each use: the completion of a wait that is armed in another context would be
- * lost, and might arrive there after the operation was freed.
+ * True if the descriptor is still this loop's, and was neither closed nor reused, not even for
+ * another loop. Checked before each use: if a wait were armed in another context, this loop would
+ * not get its completion, and the other loop might read it after the operation was freed.
  */
 static bool loop_is_open(const memwait_loop_t *loop)
 {
@@ -398,7 +405,7 @@ static uint32_t loop_stops(const memwait_loop_t *loop)
 			  STOP);
 }
 
-/* All current sleepers began before the stops not yet seen. */
+/* All threads that are asleep now began before the stops that were not seen yet. */
 static void loop_see_stops(memwait_loop_t *loop, uint32_t stops)
 {
 	if (loop->stops_seen == stops)
@@ -454,8 +461,8 @@ static bool has_to_kick(const memwait_loop_t *loop)
 }
 
 /*
- * Called before the lock is dropped: kicks if a sleeper must leave, or can call back ready
- * operations, because the callback that comes now may take long, or wait for them.
+ * Called before the lock is dropped. Kicks if a sleeping thread must leave, or if it can call back
+ * ready operations: the next callback of this thread may take long, or wait for these operations.
  */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
@@ -465,7 +472,10 @@ static void loop_heed_stops(memwait_loop_t *loop)
 		loop_kick(loop);
 }
 
-/* The same; also kicks for ready operations, and for sleepers when nothing is pending. */
+/*
+ * Like loop_heed_stops(), but also kicks if operations are ready, or if nothing is pending and
+ * threads sleep until then.
+ */
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);
@@ -481,7 +491,7 @@ static bool visit_is_stopped(const struct visit *visit)
 	return true;
 }
 
-/* Returns false if an earlier stop was kept for this run. */
+/* Returns false if an earlier stop was recorded for this run. */
 static bool run_begin(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
@@ -553,9 +563,9 @@ static int visit_read(struct visit *visit)
 }
 
 /*
- * Reads the last completion of a persistent operation, whose wait the kernel has cancelled, or had
+ * Reads the last completion of a persistent operation whose wait the kernel has cancelled or had
  * ended before. If there is such a completion, it is among the first most_completions(). Only a
- * read that returns nothing shows that there is none: a signal may end a read that returns
+ * read that returns nothing shows that there is none: a signal may have ended a read that returns
  * something.
  */
 static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool cancelled)
@@ -574,8 +584,8 @@ static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool ca
 }
 
 /*
- * Ends the wait of a pending operation. If the wait had ended otherwise, the operation is ready
- * afterwards. Returns 0; or a seccomp filter's error, and the wait is still armed.
+ * Ends the wait of a pending operation. If the wait had already ended, the operation is ready
+ * afterwards. Returns 0, or the error of a seccomp filter if the wait is still armed.
  */
 static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 {
@@ -708,8 +718,8 @@ static int loop_get_id(memwait_loop_t *loop)
 }
 
 /*
- * Tries to cancel no wait. A seccomp filter that refuses cancels would leave the kernel with waits
- * of freed operations.
+ * Tries to cancel a wait that does not exist. If a seccomp filter refused cancels, the kernel could
+ * later complete waits of freed operations.
  */
 static int loop_may_cancel(memwait_loop_t *loop)
 {
@@ -872,14 +882,15 @@ static int run(struct visit *visit)
 		is_late = !left;
 		visit_leave(visit, !is_late);
 		/*
-		 * Counted as asleep even if it does not poll: a kick is there when it looks again.
+		 * This run counts as asleep even if it does not poll: it will find the kick when it
+		 * looks again.
 		 */
 		ret = sleep_in_poll(visit, beside_kick, left);
 		if (!visit_return(visit))
 			return -EPERM;
 		/*
-		 * No more than were there, even if other threads read later completions: the
-		 * deadline must be checked.
+		 * Dispatch only the operations that had completed, even if other threads read later
+		 * completions: the deadline must be checked.
 		 */
 		if (!ret || ret == -EINTR)
 			ret = dispatch(visit, (unsigned int)most_completions(loop));
@@ -1152,7 +1163,7 @@ int memwait_op_cancel(memwait_op_t *public_op)
 	return ret;
 }
 
-/* Uses the loop only to send an item, because the loop may have been closed. */
+/* Uses the loop only if an item must be sent again: otherwise the loop may have been closed. */
 int memwait_op_undo(memwait_op_t *public_op)
 {
 	struct memwait_op *op = to_op(public_op);

@@ -11,13 +11,13 @@
  *	INCONSISTENT		not recoverable, forever
  *
  * Invariants:
- *	INCONSISTENT without an id stands alone, and the word never changes again.
- *	A waiter goes to sleep only while the word has an id and CONTENDED.
- *	Only the owner clears CONTENDED, and then asks the kernel for sleepers. If there may be
- *	some, it sets CONTENDED again as it clears the id, and a notify follows.
- *	Only the thread that has the id stores it, over 0 or over a dead owner's id, and clears it.
- *	The id of a gate may also be replaced by that of the thread that continues an operation
- *	(rwlock.c), or by an id of no thread: memwait_owner_abandon().
+ *	If INCONSISTENT is set without an id, no other bit is set, and the word never changes again.
+ *	A waiter goes to sleep only while the word has an id and CONTENDED. Only the owner clears
+ *	CONTENDED, and then asks the kernel for sleepers. If there may be sleepers, it sets
+ *	CONTENDED again as it clears the id, and then notifies. Only the thread with an id stores
+ *	that id (over 0 or over a dead owner's id) and clears it. The id of a gate may also be
+ *	replaced by that of the thread that continues an operation (rwlock.c), or by an id that no
+ *	thread has: memwait_owner_abandon().
  *
  * Lock is a compare-and-swap from 0 to the thread's id, unlock a compare-and-swap from the id to 0;
  * nothing else is recorded. A thread that finds the word taken waits with MEMWAIT_OWNED, so the
@@ -29,35 +29,35 @@
  *	(2) notify one			(2) sleep, naming the owner
  *					(3) woken, or notified: 0 -> id | CONTENDED, or back to (1)
  *
- * If the owner dies before its (1), the word names it. If it dies before its (2), the oldest waiter
- * is notified of the death, because a waiter has named the owner; it finds no id in the word. If a
- * woken waiter dies before its (3), the kernel is watching that waiter by then, and notifies the
- * next waiter. A thread that takes the lock in between, without a system call, is named by the
- * waiter that goes back to (1).
+ * If the owner dies before its (1), the word still names it. If it dies before its (2), the oldest
+ * waiter is notified of the death, because a waiter has named the owner; it finds no id in the
+ * word. If a woken waiter dies before its (3), the kernel is watching that waiter by then, and
+ * notifies the next waiter. A thread that takes the lock in between, without a system call, is
+ * named by the waiter that goes back to (1).
  *
  * MEMWAIT_OWNER_DIED may report the death of the owner or of a waiter. A second wait, with an
- * expired deadline, shows which (memwait_owner_is_dead()): it returns MEMWAIT_OWNER_DIED if it
- * names a dead owner, and MEMWAIT_TIMED_OUT if it names a living one. If the owner is dead, the
- * waiter swaps that id for its own and sets INCONSISTENT: the lock was not unlocked. Ids are
- * random, of 62 bits, so the swap is safe from ABA.
+ * expired deadline, shows which (memwait_owner_is_dead()): that wait returns MEMWAIT_OWNER_DIED if
+ * it names a dead owner, and MEMWAIT_TIMED_OUT if it names a living owner. If the owner is dead,
+ * the waiter swaps that id for its own and sets INCONSISTENT, because the lock was not unlocked.
+ * Ids are random, of 62 bits, so the swap is safe from ABA.
  *
- * The owner clears INCONSISTENT once it has repaired the protected data. If it unlocks without
- * that, the word becomes INCONSISTENT alone, and all waiters are woken. The unlocking thread may
- * die before it has woken them, or fail to wake them, so each thread that finds this state wakes
- * all others.
+ * The owner clears INCONSISTENT once it has repaired the protected data. If it unlocks before that,
+ * the word becomes exactly INCONSISTENT, and all waiters are woken. The unlocking thread may die
+ * before it has woken them, or fail to wake them, so each thread that finds this state wakes all
+ * others.
  *
  * The next owner may free the word after the unlock, so an unlock whose notify fails cannot set
- * CONTENDED then. Therefore the owner first clears CONTENDED, and then asks the kernel for
- * sleepers. If there are none, each waiter must set CONTENDED before it sleeps: if it is still
- * clear, the unlock needs no notify. Otherwise, or if the kernel cannot tell, the unlock stores
- * CONTENDED, which the next owner inherits. A failed notify therefore does harm only if that owner
- * dies, too. An owner that dies in between leaves its id in the word, and the kernel notifies a
- * sleeper of the death.
+ * CONTENDED afterwards. Therefore the owner first clears CONTENDED, and then asks the kernel for
+ * sleepers. If there are no sleepers, each waiter must set CONTENDED before it sleeps: if CONTENDED
+ * is still clear, the unlock needs no notify. Otherwise, or if the kernel cannot tell, the unlock
+ * stores CONTENDED, which the next owner inherits. A failed notify therefore does harm only if that
+ * owner also dies. An owner that dies in between leaves its id in the word, and the kernel notifies
+ * a sleeper of the death.
  *
- * After its deadline, a waiter checks the word and its owner once more. It is not the waiter that
- * was woken last: the kernel watches that other waiter, which names the owner that it finds. A
- * waiter that gives up after it was woken, or notified of a death, has not named the owner that it
- * found, so it wakes the next waiter, which names the owner.
+ * After its deadline, a waiter checks the word and its owner once more. The kernel need not watch
+ * this waiter: it watches the waiter that was woken last, and that waiter names the owner that it
+ * finds. A waiter that gives up after it was woken, or notified of a death, has not named the owner
+ * that it found, so it wakes the next waiter, which names the owner.
  */
 #include "internal.h"
 
@@ -102,7 +102,7 @@ static uint32_t sleep_flags(uint32_t kind)
 
 /*
  * Takes the lock with CONTENDED set, and returns 0; or sets CONTENDED in addition to the owner's
- * id, and returns EBUSY: sleep on @seen. Or returns ENOTRECOVERABLE.
+ * id, and returns EBUSY: the caller sleeps while the word is @seen. Or returns ENOTRECOVERABLE.
  */
 static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 {
@@ -188,9 +188,9 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 
 /*
  * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait.
- * Returns the result of memwait_owner_lock(), or MEMWAIT_OP_WAITS. For an operation, the kernel
- * woke its loop, and watches the loop. The owner, however, is the calling thread, which may die
- * before the loop: so the next waiter is woken, and names the thread.
+ * Returns the result of memwait_owner_lock(), or MEMWAIT_OP_WAITS. For an operation, the kernel has
+ * woken the loop, and reports the death of the loop. The owner, however, is the calling thread,
+ * which may die before the loop: so the next waiter is woken, and names the thread.
  */
 static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Read-write locks: a gate, and behind it a state that counts readers and that a writer closes. The
- * gate is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32
- * bits, and its first byte in memory has the flags, for writers to sleep on:
+ * Read-write locks: a gate, and a state, which counts readers and which a writer closes. The gate
+ * is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32 bits,
+ * and its first byte in memory has the flags, for writers to sleep on:
  *
  *	CLOSED		the writer that holds the gate wants the lock, or holds it
  *	WAITING		writers sleep on the flags until there is no reader, or are about to
@@ -28,9 +28,9 @@
  * gate. Between these two steps readers can come and go, and the last of them may destroy the lock:
  * so destroy waits for the gate if it finds the state open and the gate locked.
  *
- * This describes locks that prefer writers, and fair locks. The gate of a fair lock is fair:
+ * This is how locks that prefer writers, and fair locks, work. The gate of a fair lock is fair:
  * readers and writers that have to wait enter in the order in which they began to wait, and each
- * entry costs a thread switch.
+ * entry costs a context switch.
  *
  * By default a lock prefers readers, as in glibc: POSIX lets a thread lock it for reading several
  * times. A writer closes the state only if there is no reader. Otherwise it sets WAITING, unlocks
@@ -38,11 +38,11 @@
  * through the gate again. So only a writer that holds the lock holds the gate for long, and a
  * thread that holds a read lock can take another.
  *
- * The last reader leaves and wakes in one call, because the next owner may free the lock. If the
- * call fails, the reader still leaves, and sets OWED in the same step. A thread that unlocks the
- * gate and cannot wake the next thread there sets OWED too, because a reader looks only at the
- * state. A writer that unlocks sets OWED while it still holds the gate, because the lock may be
- * gone afterwards.
+ * The last reader leaves and wakes the writers in one system call, because the next owner may free
+ * the lock. If the call fails, the reader still leaves, and sets OWED in the same step. A thread
+ * that unlocks the gate and cannot wake the next thread there also sets OWED, because a reader
+ * looks only at the state. A writer that unlocks sets OWED while it still holds the gate, because
+ * the lock may have been freed afterwards.
  *
  * If OWED is set, a thread that does not get the lock immediately, or that unlocks, makes up for
  * the failed wake-up. It wakes all threads that sleep on the flags. If it gets the gate, it also
@@ -198,12 +198,15 @@ static int wake_owed(struct rwlock *lock)
 	/* relaxed: see set_owed() */
 	if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & OWED))
 		return 0;
-	/* This comes first: a thread that cannot wake others leaves the gate alone. */
+	/* This comes first: a thread that cannot wake others must not touch the gate. */
 	woken = memwait_wake(&lock->state, MEMWAIT_ALL, lock->kind);
 	if (woken < 0)
 		return woken;
 	ret = look_behind_gate(lock, memwait_gate_try(&lock->gate, lock->kind));
-	/* Left to a thread that locks: it gets the lock, and clears OWED when it unlocks. */
+	/*
+	 * The repair is left to a thread that locks: that thread gets the lock, and clears OWED
+	 * when it unlocks.
+	 */
 	if (ret == EOWNERDEAD)
 		memwait_owner_abandon(&lock->gate.owned, lock->kind);
 	if (ret)
@@ -418,7 +421,7 @@ static int await_gate(struct rwlock *lock, int *looks)
 	return ret ? ret : release_gate(lock);
 }
 
-/* Waits for a writer that has yet to unlock the gate, unless it is presumed dead: EBUSY. */
+/* Waits for a writer that has yet to unlock the gate. EBUSY: that writer is presumed dead. */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
@@ -442,7 +445,8 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 
 /*
  * Called by a writer that holds the gate of a lock that prefers readers; no writer has died. Closes
- * the state if there is no reader: 0. Otherwise unlocks the gate and waits for the last reader.
+ * the state and returns 0 if there is no reader. Otherwise unlocks the gate and waits for the last
+ * reader.
  * @op: NULL for a thread. @outcome: in: of the last wait; out: of this one. Returns EAGAIN when the
  * writer must lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
  */
@@ -492,8 +496,8 @@ static int enter(struct rwlock *lock, struct memwait_op *op,
 {
 	while (!ret && writing && prefers_readers(lock)) {
 		/*
-		 * Without a deadline, a timeout means that it has given way for a while, see
-		 * lock.c.
+		 * Without a deadline, a timeout means that the operation has given way for a while,
+		 * see lock.c.
 		 */
 		if (op && op->deadline.ns == MEMWAIT_FOREVER)
 			outcome = MEMWAIT_OP_BEGIN;
@@ -511,7 +515,7 @@ static int enter(struct rwlock *lock, struct memwait_op *op,
 		return wait_for_readers(lock, op, deadline, ret, MEMWAIT_OP_BEGIN);
 	if (!ret)
 		return add_reader_and_go(lock);
-	/* The state may be open, while the thread at the gate has not run yet. */
+	/* The state may be open although the thread that was woken at the gate has not run yet. */
 	return ret == ETIMEDOUT && !writing && !add_reader(lock) ? 0 : ret;
 }
 
@@ -521,7 +525,7 @@ static const void *of_readers(const struct rwlock *lock)
 	return (const char *)lock + 1;
 }
 
-/* @ret: the result of locking. With EOWNERDEAD a reader holds the write lock, too. */
+/* @ret: the result of locking. With EOWNERDEAD even a reader holds the write lock. */
 static int locked(struct rwlock *lock, bool writing, int ret)
 {
 	if (!memwait_has_locked(ret))
@@ -826,7 +830,9 @@ static void undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	/* The last reader wakes all that sleep on the flags: there is nothing to pass on. */
+	/*
+	 * The last reader wakes all waiters that sleep on the flags: there is nothing to pass on.
+	 */
 	if (op->phase == WITHOUT_GATE)
 		return;
 	if (op->phase == FOR_READERS) {
@@ -837,7 +843,10 @@ static void undo(struct memwait_op *op, int outcome)
 	}
 }
 
-/* EOWNERDEAD has locked it for writing: the state stays closed, and the next owner finds it so. */
+/*
+ * After EOWNERDEAD the lock is held for writing. The state stays closed, so the next owner also
+ * gets EOWNERDEAD.
+ */
 static int give_back(struct memwait_op *op)
 {
 	struct rwlock *lock = op->object;

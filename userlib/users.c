@@ -31,13 +31,13 @@
 
 #define DESTROYING	0x80000000U
 
-/* How often destroy looks: the last user may fail to wake it. */
+/* Interval at which destroy checks the count: the last user may fail to wake destroy. */
 #define LOOK_AFTER_MS	1000
 
 /* A number of looks, not a time: time passes even while the process is stopped. */
 #define DEAD_AFTER	10
 
-/* The same for a gate. The caller may have more to look at in between. */
+/* The same for a gate. Between two looks the caller may check other words. */
 #define GATE_LOOK_AFTER_MS	100
 #define GATE_DEAD_AFTER		100
 
