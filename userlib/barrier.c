@@ -24,8 +24,7 @@
  *	Shared: the lower half never decreases, because a waiter could otherwise find the value
  *	again that it saw. Since the generation began, it has grown by at least the number of
  *	arrivals. No participant passes while ANNOUNCED is set.
- *	No thread arrives while ANNOUNCED is set; nor does any give up then, if the barrier is
- *	shared.
+ *	While ANNOUNCED is set, no thread arrives and, at a shared barrier, no thread gives up.
  *	No thread arrives, takes its arrival back or falls asleep while BROKEN is set, and no
  *	generation begins except by (7) and (8).
  *
@@ -57,25 +56,25 @@
  *	(5) in one system call: clear ANNOUNCED, and wake all
  *	(6) if fewer sleep than all but one, sleep while the lower half is unchanged
  *
- * Of two threads in (3), the one that did (1) later changed the value that the earlier one saw. The
- * earlier thread slept before, and is counted in (3); or it does not go to sleep, and comes back to
- * (1). So one of them finds all. The lower half grows faster than arrivals do, which is harmless
- * for up to 2^29 steps.
+ * If two threads are in (3), the thread that did (1) later has changed the value that the earlier
+ * thread saw. Either the earlier thread was already asleep, and is counted in (3), or it does not
+ * go to sleep, and comes back to (1). So one of the two finds that all have arrived. The lower half
+ * grows faster than arrivals do, which is harmless for up to 2^29 steps.
  *
- * No more threads than the barrier's count may use the barrier at a time: among the threads that
- * are on their way to sleep, no thread can tell which of them the others counted as asleep. Surplus
- * threads would all pass in (4).
+ * No more threads than the barrier's count may use the barrier at a time: no thread can find out
+ * which of the threads that are about to sleep were counted as asleep by others. Surplus threads
+ * would all pass in (4).
  *
  * Any change by another thread makes the compare-and-swap of (4) fail, and everything is repeated.
  *
- * If the caller dies between (4) and (5), all others sleep, as if it had not come. A thread that
- * comes instead does (5) and passes with them; so does a waiter that gives up, because it has met
- * the others. The thread that clears ANNOUNCED counts as the one that found all present. If (5)
- * fails, the generation is taken back, and the caller has not arrived. A caller that was delayed
- * before (5) may, after a reset, clear the ANNOUNCED of a later generation: then no thread of that
- * generation gets MEMWAIT_BARRIER_SERIAL_THREAD.
+ * If the caller dies between (4) and (5), all others sleep, as if it had not arrived. A thread that
+ * arrives instead does (5) and passes with them. A waiter that gives up does the same, because it
+ * has met the others. The thread that clears ANNOUNCED counts as the one that found all present. If
+ * (5) fails, the generation is taken back, and the caller has not arrived. A caller that was
+ * delayed before (5) may, after a reset, clear the ANNOUNCED of a later generation: then no thread
+ * of that generation gets MEMWAIT_BARRIER_SERIAL_THREAD.
  *
- * An abort sets BROKEN and ABORTED, and wakes all, in one system call: no death can split it, but
+ * An abort sets BROKEN and ABORTED, and wakes all, in one system call: a kill cannot split it, but
  * others may see BROKEN before all are woken. A reset does the same with BROKEN alone, and then:
  *
  *	(7) wakes all; @epoch: becomes the generation that will begin
@@ -189,7 +188,7 @@ static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
 	return (uint64_t)begins << 32 | (is_private(barrier) ? 0 : begins);
 }
 
-/* The same, ANNOUNCED. */
+/* A new generation, without arrivals and with ANNOUNCED set. */
 static uint64_t next_announced(const struct barrier *barrier, uint64_t state)
 {
 	return new_generation(barrier, state) |
@@ -323,7 +322,7 @@ static int mend(struct barrier *barrier, uint32_t was, uint32_t until)
 	}
 }
 
-/* A user, because the threads that it wakes may destroy the barrier. */
+/* The caller becomes a user, because the threads that it wakes may destroy the barrier. */
 int memwait_barrier_reset(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
@@ -487,16 +486,16 @@ static int give_up(struct barrier *barrier, const struct memwait_round *round, i
 }
 
 /*
- * Called before a waiter repeats (1), which keeps others from sleeping: a delay that grows, and
- * that differs between the threads of all processes. Returns whether it waited; the caller then
- * looks at the state again first.
+ * Delays a waiter before it repeats (1), which prevents others from sleeping. The delay grows, and
+ * differs between the threads of all processes. Returns whether it waited; the caller must then
+ * look at the state again first.
  */
 static bool back_off(int *tries)
 {
 	uint32_t n = (uint32_t)*tries / 2, i;
 	struct memwait_deadline now;
 
-	/* On one processor no two threads repeat it at the same time. */
+	/* On one processor no two threads repeat (1) at the same time. */
 	if ((*tries)++ % 2 || !memwait_may_spin())
 		return false;
 	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);

@@ -20,7 +20,7 @@
  * A sender locks its side, writes the item at head and advances head. A receiver locks its side,
  * reads the item at tail and advances tail. Positions wrap at a large multiple of twice the
  * capacity. This distinguishes a full ring from an empty ring, and a waiter that is delayed between
- * (1) and (3) below does not mistake a later position for the one that it saw.
+ * (1) and (3) below does not mistake a later position for the position that it saw.
  *
  * Death. Advancing a position is one atomic operation, in which the transfer happens. So the lock
  * of a dead process is taken over without any repair. The item that the process was copying is
@@ -37,13 +37,13 @@
  * notifies by one system call, so no death separates the two. If a notified waiter dies before it
  * has transferred an item, the kernel wakes the next waiter (MEMWAIT_OWNED, see internal.h).
  *
- * (3) saves a stream of items one notify for each item: a notified waiter arms again before it
- * sleeps again. ARMED may be cleared if the notify woke no waiter, or woke the only one: then each
+ * (3) saves one notify for each item of a stream: a notified waiter arms again before it sleeps
+ * again. ARMED may be cleared if the notify woke no waiter, or woke the only waiter: then each
  * waiter that armed before (2) has the old position, and does not sleep. The clear is a
  * compare-and-swap that must fail if a waiter has armed since (2). Arming writes the stamp for that
  * purpose: if the stamp at (2) is not that of the new position, arming at the new position changes
- * it, and it cannot change back while the other side holds its lock. If this thread dies before
- * (3), the next change clears ARMED.
+ * the stamp, and the stamp cannot change back while the other side holds its lock. If this thread
+ * dies before (3), the next change clears ARMED.
  *
  * ARMED may be set needlessly: a notify of one waiter does not show whether more waiters sleep.
  *
@@ -52,24 +52,25 @@
  * that waiter.
  *
  * CLOSED is set without a lock, at head and then at tail. Each store also wakes all waiters that
- * sleep on that word, in one step, so none of them continues to sleep. Head decides: a sender that
- * holds the lock and has not seen CLOSED there still sends. So a receiver that finds the ring empty
- * and CLOSED takes the senders' lock once: after that no item can come.
+ * sleep on that word, in one step, so none of them continues to sleep. CLOSED at head decides: a
+ * sender that holds the lock and has not seen CLOSED at head still sends. So a receiver that finds
+ * the ring empty and CLOSED takes the senders' lock once: after that no item can come.
  *
- * A thread may die between the two stores. Then senders that sleep on tail continue to sleep as if
- * it had died before both: the ring is full, and they wait for a receiver. Each thread that finds
- * CLOSED only at head sets it at tail, so no thread has seen the channel closed while they sleep.
+ * A thread may die between the two stores. Then senders that sleep on tail continue to sleep, as if
+ * the thread had died before both: the ring is full, and they wait for a receiver. Each thread that
+ * finds CLOSED only at head sets it at tail, so no thread has seen the channel closed while these
+ * senders sleep.
  *
  * Without the device. A call that must notify, and cannot, does nothing: nothing was sent, received
  * or closed. A close that has set CLOSED only at head is completed as after a death. Two kinds of
  * sleepers may be left: waiters for a lock that was unlocked, and waiters behind a waiter that
- * gives up. OWED is set for them. The next call on either side wakes all that wait for a change of
- * the side with OWED, or for its lock.
+ * gives up. OWED is set for them. The next call on either side wakes all waiters for a change of
+ * the side with OWED, and all waiters for its lock.
  *
  * A thread that holds a lock may be stopped. Operations, and try functions, never sleep for a lock:
  * an operation waits for the lock in its loop. The thread that should dispatch that loop may be
  * asleep, waiting for the same lock. So while operations are counted, a contended unlock wakes all
- * that wait for the lock, and no thread depends on a loop. An operation that dies while it is
+ * waiters for the lock, so that no thread depends on a loop. An operation that dies while it is
  * counted stays counted, which costs a system call for each contended unlock.
  *
  * Destroy. A call that takes a free lock, and releases it while no thread waits for it, touches
@@ -83,7 +84,7 @@
  *	(2) release the lock			(2) wait until there is no user
  *	(3) leave: the last access
  *
- * A thread that takes the lock after destroy's (1) has waited for it, and is a user.
+ * A thread that takes the lock after destroy's (1) has waited for the lock, and is a user.
  *
  * Lock order: receivers, senders.
  */
@@ -343,8 +344,8 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 /*
  * Makes up for wake-ups that have failed. If this fails too, OWED stays set. A thread that sets
  * OWED for a change in the meantime has also changed @event. A thread that sets OWED for the lock
- * has not, and a waiter may have gone to sleep since: therefore the waiters for the lock are woken
- * a second time.
+ * has not changed it, and a waiter may have gone to sleep since: therefore the waiters for the lock
+ * are woken a second time.
  */
 static void wake_owed(struct memwait_channel *channel, struct side *side)
 {
@@ -464,7 +465,7 @@ static void notify_next(struct memwait_channel *channel, struct side *side)
 		wake_or_owe(channel, side);
 }
 
-/* Sets CLOSED at one side. Returns 0; or an error if waiters cannot be woken: it is not set. */
+/* Sets CLOSED at one side. Returns 0; or an error if waiters cannot be woken: CLOSED is not set. */
 static int set_closed(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
@@ -699,7 +700,8 @@ static int look(struct memwait_transfer *wait, void *item, int outcome, uint32_t
 
 /*
  * Called by an operation, with the @outcome of its wait for the lock of @busy, or MEMWAIT_OP_BEGIN.
- * Returns MEMWAIT_OP_WAITS, or the result of an attempt with the lock.
+ * Returns MEMWAIT_OP_WAITS; the result of an attempt made while holding the lock of the transfer's
+ * side; EAGAIN if @busy was the other side; or an error of locking.
  */
 static int attempt_queued(struct memwait_transfer *wait, struct memwait_op *op, void *item,
 			  int outcome)
@@ -880,7 +882,7 @@ MEMWAIT_DEFINE_WAITS(channel, verb, (memwait_channel_t *object, item_t *item, si
 
 DEFINE_TRANSFER(send, const void, true, NULL)
 
-/* The item that was received, from where it was received to. */
+/* Sends the received item again, from the memory to which it was received. */
 static int send_again(struct memwait_op *op)
 {
 	return op->outcome ? 0 : memwait_op_begin((memwait_op_t *)op, &send_kind, op->object,
@@ -899,7 +901,7 @@ int memwait_channel_close(memwait_channel_t *channel)
 	if (ret)
 		return ret;
 	memwait_tsan_release(&channel->senders);
-	/* Others may find CLOSED at head, and destroy the channel. */
+	/* Other threads may find CLOSED at head, and destroy the channel. */
 	memwait_users_enter(&channel->senders.users, NULL);
 	ret = set_closed(channel, &channel->senders);
 	if (!ret)

@@ -20,21 +20,22 @@
  * After the signaller's (1) a waiter may return and destroy the condition variable, so the
  * signaller is a user (users.c). If (2) fails, the signaller sets OWED: the next caller clears OWED
  * and wakes all waiters in one system call, perhaps more than were signalled. A signaller does not
- * touch the mutex, which any waiter may destroy once the waiter has locked and unlocked it.
+ * touch the mutex, because any waiter may destroy the mutex once that waiter has locked and
+ * unlocked it.
  *
  * Between processes, (1) and (2) of the signaller are one system call, memwait_change(): a
  * signaller that is killed has either signalled or not. Waiters sleep with MEMWAIT_OWNED, which
- * takes 64-bit words for owner ids. So they sleep on the lower half of the sequence, the only half
- * that counts, and miss signals only if an exact multiple of 2^31 signals comes between (1) and
- * (3).
+ * would interpret 64 bits as an owner id. So they sleep on the lower half of the sequence, the only
+ * half that counts, and miss signals only if an exact multiple of 2^31 signals comes between (1)
+ * and (3).
  *
  * If a woken waiter dies before it has locked the mutex, the next waiter returns instead. The
  * kernel notifies that next waiter of any death of the waiter that was woken last, even if that
  * waiter had locked the mutex long before; the wake-up is then spurious.
  *
  * A waiter that does not use its signal, because it was cancelled or cannot lock the mutex, passes
- * the signal on by a notify alone: earlier waiters that are not asleep yet see that the signal
- * changed the sequence.
+ * the signal on by a notify, without changing the sequence: earlier waiters that are not asleep yet
+ * see that the signal has changed it.
  */
 #include <string.h>
 
@@ -114,7 +115,7 @@ static int wake(struct cond *cond, uint32_t count)
 	return woken(cond, memwait_wake(sequence_word(cond, flags), count, flags));
 }
 
-/* Retries a failed wake-up, for all. Returns 0 or an error. */
+/* Makes up for a failed wake-up by waking all waiters. Returns 0 or an error. */
 static int wake_owed(struct cond *cond)
 {
 	uint32_t flags = flags_of(cond);
@@ -364,7 +365,9 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	memwait_users_leave(&cond->users, op);
 }
 
-/* The mutex is locked after ETIMEDOUT as well. Signals first, while that still excludes others. */
+/*
+ * The mutex is locked after ETIMEDOUT as well. Signals first, while the lock still excludes others.
+ */
 static int wait_give_back(struct memwait_op *op)
 {
 	if (!memwait_has_locked(op->outcome) && op->outcome != ETIMEDOUT)

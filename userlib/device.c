@@ -503,7 +503,10 @@ void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, 
 	deadline->ns += ms * 1000000ULL;
 }
 
-/* Sets the deadline of a function with @timeout and @flags. Returns 0, or EINVAL for both clocks. */
+/*
+ * Sets the deadline of a function with @timeout and @flags. Returns 0, or EINVAL if both flags are
+ * set.
+ */
 int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec *timeout,
 			unsigned int flags)
 {

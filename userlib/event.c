@@ -19,13 +19,13 @@
  * thread that clears the event. A set is a read-modify-write of the word and a full barrier, even
  * if the event was set already: if a clear reads the set's value, the clear acquires it; if not,
  * the set comes later and the event stays set. With a load instead, a consumer could clear the
- * event and miss the work that the set announces. Clears are read-modify-writes, too, so a waiter
+ * event and miss the work that the set announces. Clears are also read-modify-writes, so a waiter
  * that finds a later value acquires all sets before it.
  *
- * Death. A set and its notify are one system call, which no death splits. It notifies even if the
- * event was set: an earlier call may have failed, or a program that changes the word itself may
- * have died between change and notify. All waiters are woken, so waiters that die or give up have
- * nothing to pass on.
+ * Death. A set and its notify are one system call, which a kill cannot split. The call notifies
+ * even if the event was already set: an earlier call may have failed, or a program that changes the
+ * word itself may have died between change and notify. All waiters are woken, so waiters that die
+ * or give up have nothing to pass on.
  *
  * A woken waiter reads the word once more, but is not counted as a user: the word has no room for a
  * count.
@@ -114,7 +114,7 @@ int memwait_event_set(memwait_event_t *public_event)
 	ret = memwait_change(event, MEMWAIT_CHANGE_OR, SET, MEMWAIT_ALL, flags_of(word), NULL);
 	if (ret >= 0)
 		return 0;
-	/* No waiter was woken: the next set does that. release: pairs with load() */
+	/* No waiter was woken: the next set wakes the waiters. release: pairs with load() */
 	atomic_fetch_or_explicit(&event->word, SET, memory_order_release);
 	return -ret;
 }

@@ -13,7 +13,8 @@
  *				may be set too, as above
  *
  * Invariants:
- *	No other bit is set. HANDED is not set with LOCKED, nor LATE with LOCKED alone.
+ *	No other bit is set. HANDED is not set with LOCKED. LATE and LOCKED are set together only
+ *	with CONTENDED.
  *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without LATE, or HANDED |
  *	CONTENDED; or, for a while, on LATE.
  *	Only a thread that holds the lock clears CONTENDED, with a notify or before one.
@@ -37,10 +38,10 @@
  * waiter may have died, and while LATE is set each unlock is a system call. Other late waiters set
  * LATE again when they lose again.
  *
- * Possibly no waiter takes a reserved lock: the woken waiter has died, or it is an operation of a
- * loop that does not run. So a newcomer sleeps next to a reserved lock for at most KEPT_MS, and not
- * beyond its own deadline. If it has not been woken by then, it is late itself, and takes the lock.
- * memwait_mutex_trylock() takes a reserved lock immediately.
+ * It is possible that no waiter takes a reserved lock: the woken waiter has died, or it is an
+ * operation of a loop that does not run. So a newcomer sleeps next to a reserved lock for at most
+ * KEPT_MS, and not beyond its own deadline. If it has not been woken by then, it is late itself,
+ * and takes the lock. memwait_mutex_trylock() takes a reserved lock immediately.
  *
  * A thread that dies while it holds the lock leaves it locked. If a woken waiter dies, the next
  * waiter is notified of the death, and tries instead (MEMWAIT_OWNED, see internal.h).
@@ -80,8 +81,8 @@
 /* The value that waiters sleep on, apart from HANDED and LATE. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-#define LATE_AFTER	8	/* after so many losses a waiter is late */
-#define KEPT_MS		10	/* for at most so long a lock is reserved */
+#define LATE_AFTER	8	/* after this many losses a waiter is late */
+#define KEPT_MS		10	/* a lock is reserved for at most this time */
 
 /*
  * CONTENDED does not end the spinning, because the last sleeper to wake leaves it set: two threads
@@ -118,8 +119,8 @@ static const volatile void *fair_byte(_Atomic uint32_t *word)
 }
 
 /*
- * Waits while the word is @seen; see memwait_await(). Not MEMWAIT_OWNED for a fair lock: a woken
- * waiter that dies owns the lock, so no other waiter needs to be notified.
+ * Waits while the word is @seen; see memwait_await(). For a fair lock the wait is not
+ * MEMWAIT_OWNED: a woken waiter that dies owns the lock, so no other waiter needs to be notified.
  */
 static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, uint32_t kind,
 		 const struct memwait_deadline *deadline)
@@ -213,7 +214,8 @@ static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint3
 }
 
 /*
- * Sleeps next to a reserved lock, as the first wait; no longer even if CLOCK_REALTIME is set back.
+ * The first wait of a newcomer: sleeps next to a reserved lock, for at most KEPT_MS even if
+ * CLOCK_REALTIME is set back.
  */
 static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
 		    uint32_t kind, const struct memwait_deadline *deadline)
@@ -236,7 +238,10 @@ static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic ui
 	return await(op, word, LATE, kind, &kept);
 }
 
-/* After the wait of give_way(). Returns its outcome; after its time, the waiter is late. */
+/*
+ * After the wait of give_way(). Returns the outcome of that wait. If it timed out, the waiter is
+ * late.
+ */
 static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int outcome)
 {
 	turn->gives_way = false;
@@ -305,9 +310,9 @@ static int hand_over(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /*
- * memwait_lock_release() for a word that is not LOCKED alone. Change and notify are one system
+ * memwait_lock_release() for a word that is not exactly LOCKED. Change and notify are one system
  * call: after the change the next owner may free the word, so a failed notify would be lost. If the
- * call fails, the word becomes CONTENDED alone, or stays locked with MEMWAIT_OR_KEEP.
+ * call fails, the word becomes exactly CONTENDED, or stays locked with MEMWAIT_OR_KEEP.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
@@ -333,7 +338,8 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 }
 
 /*
- * The same for a private word, if the caller can notify afterwards. Returns whether it must notify.
+ * Like memwait_lock_release_contended(), for a private word and a caller that can notify
+ * afterwards. Returns whether the caller must notify.
  */
 bool memwait_lock_release_silently(_Atomic uint32_t *word)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Mutexes. A mutex is a lock word (lock.c), for some kinds with an owner. A robust mutex is an
- * owner word (owner.c). The gate is one or the other (internal.h).
+ * owner word (owner.c). The gate is this word, of either kind (internal.h).
  *
  * Invariants, of kinds whose owners matter:
  *	Only the thread that holds the lock writes the owner and the count.
  *	While locked, the count is at least 1, except just after lock and just before unlock.
  *
- * Other threads read the owner only to compare it with their own id, which is there only if they
- * stored it. A shared mutex uses the kernel's id: threads in different PID namespaces may have the
- * same thread id.
+ * Other threads read the owner only to compare it with their own id, which they can find there only
+ * if they stored it. A shared mutex uses the kernel's id: threads in different PID namespaces may
+ * have the same thread id.
  */
 #include <string.h>
 

@@ -12,12 +12,12 @@
  *
  * Invariants:
  *	If INCONSISTENT is set without an id, no other bit is set, and the word never changes again.
- *	A waiter goes to sleep only while the word has an id and CONTENDED. Only the owner clears
- *	CONTENDED, and then asks the kernel for sleepers. If there may be sleepers, it sets
- *	CONTENDED again as it clears the id, and then notifies. Only the thread with an id stores
- *	that id (over 0 or over a dead owner's id) and clears it. The id of a gate may also be
- *	replaced by that of the thread that continues an operation (rwlock.c), or by an id that no
- *	thread has: memwait_owner_abandon().
+ *	A waiter goes to sleep only while the word has an id and CONTENDED.
+ *	Only the owner clears CONTENDED, and then asks the kernel for sleepers. If there may be
+ *	sleepers, it sets CONTENDED again as it clears the id, and then notifies.
+ *	Only the thread with an id stores that id (over 0 or over a dead owner's id) and clears it.
+ *	The id of a gate may also be replaced by that of the thread that continues an operation
+ *	(rwlock.c), or by an id that no thread has: memwait_owner_abandon().
  *
  * Lock is a compare-and-swap from 0 to the thread's id, unlock a compare-and-swap from the id to 0;
  * nothing else is recorded. A thread that finds the word taken waits with MEMWAIT_OWNED, so the

@@ -9,15 +9,15 @@
  *	The number of waiters does not become negative.
  *	A post that finds waiters notifies one of them, if one sleeps.
  *
- * The semaphore may be freed as soon as the value is raised: post reads the flags before. Only the
- * value counts: a woken waiter takes from it, or sleeps again if another thread has used the post.
- * Because each post notifies one waiter, no waiter sleeps while there is a value for which no
+ * The semaphore may be freed as soon as the value is raised, so post reads the flags first. Only
+ * the value counts: a woken waiter takes from it, or sleeps again if another thread has used the
+ * post. Because each post notifies one waiter, no waiter sleeps while there is a value for which no
  * waiter was woken.
  *
  * A post that may find sleepers raises the value and wakes one sleeper in one system call; if that
  * call fails, nothing was posted. If two posts wake two waiters, the kernel watches only the second
  * (internal.h). If the first waiter dies before it takes its post, the post is left over. So a
- * woken waiter that leaves a value above 0 while there are other waiters wakes one more.
+ * woken waiter that leaves a value above 0 while there are other waiters wakes one more waiter.
  *
  * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
  * the kernel how many sleep.
@@ -212,14 +212,15 @@ static int post_fair(struct sem *sem)
 			     sleep, NULL);
 	if (ret >= 0)
 		return 0;
-	/* relaxed: no waiter was woken, and no other thread takes it */
+	/* relaxed: no waiter was woken, and no other thread takes the post */
 	atomic_fetch_sub_explicit(&sem->state, HANDED, memory_order_relaxed);
 	return -ret;
 }
 
 /*
- * Passes on an unused wake-up. If the value is 0, another thread has used it. For a fair semaphore
- * the wake-up is a post, which is added to the value if no waiter can be woken.
+ * Passes on an unused wake-up. If the value is 0, another thread has already taken the post, and
+ * there is nothing to pass on. For a fair semaphore the wake-up is a post, which is added to the
+ * value if no waiter can be woken.
  */
 static void pass_on(struct sem *sem)
 {

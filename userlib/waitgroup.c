@@ -13,11 +13,11 @@
  *	generation; except that the kernel may make the count 0 and wake all.
  *
  * Waiters sleep at the address of the lower half, while the whole state is unchanged; on big-endian
- * machines, while that half is. If WAITERS is set, one system call makes the count 0 and wakes all:
- * no death can split it. It leaves WAITERS set at 0. The next add clears WAITERS and changes the
- * generation: a waiter returns if it finds 0, or another generation. A wake-up is spurious if a
- * thread adds to the count before the kernel subtracts the last unit. If the system call fails,
- * nothing was done.
+ * machines, while that half is unchanged. If WAITERS is set, one system call, which a kill cannot
+ * split, makes the count 0 and wakes all. WAITERS then stays set at 0. The next add clears WAITERS
+ * and changes the generation: a waiter returns if it finds 0, or another generation. A wake-up is
+ * spurious if a thread adds to the count before the kernel subtracts the last unit. If the system
+ * call fails, nothing was done.
  *
  * A woken waiter reads the state again, so all waiters are users, and destroy waits until they have
  * left (users.c). The thread that makes the count 0 touches nothing afterwards.

@@ -94,7 +94,7 @@ static int word_give_back(struct memwait_op *op)
 	return word_pass_on(op, op->outcome);
 }
 
-/* The same for a wait for several words: for the word that ended the wait. */
+/* Like the function above, for the word that ended a wait for several words. */
 static int group_pass_on(const struct memwait_op *op, int outcome)
 {
 	const struct memwait_wait *wait = (const struct memwait_wait *)op->object + op->index;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The functions that <memwait/pthread.h> defines the names of pthreads as. Attribute objects are
+ * The functions as which <memwait/pthread.h> defines the names of pthreads. Attribute objects are
  * those of the C library.
  *
  * Pthreads programs often do not check the result of a lock, because a pthreads mutex that is used
@@ -487,7 +487,7 @@ static int open_existing(const char *path, memwait_sem_t **sem)
 	return err;
 }
 
-/* EEXIST: @path is there. */
+/* EEXIST: @path exists. */
 static int create(const char *path, mode_t mode, unsigned int value, memwait_sem_t **sem)
 {
 	char self[64];
@@ -498,7 +498,8 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 	if (err)
 		return err;
 	/*
-	 * The file has no name at first, so that a death leaves nothing behind. linkat() names it.
+	 * The file has no name at first, so that a killed process leaves nothing behind. linkat()
+	 * names it.
 	 */
 	fd = open(DIRECTORY, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 	if (fd < 0)

@@ -43,7 +43,7 @@
 extern "C" {
 #endif
 
-/* The functions that the names below are defined as. Programs use the names below. */
+/* The names below are defined as these functions. Programs use the names below. */
 
 /* Priority protocols fail with ENOTSUP. */
 int memwait_pthread_mutexattr_setprotocol(pthread_mutexattr_t *attr, int protocol);
