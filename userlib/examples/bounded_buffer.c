@@ -68,7 +68,7 @@ static void lock(struct buffer *buffer)
 }
 
 /*
- * If all wait, no process finds that the owner of the mutex died: so each waiter looks every
+ * If all processes wait, none detects that the owner of the mutex died: so each waiter checks every
  * second.
  */
 static void wait_for(struct buffer *buffer, pthread_cond_t *cond)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A pthreads program. An event loop now waits for its lock, too. */
+/* A pthreads program. An event loop now also waits for its lock. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

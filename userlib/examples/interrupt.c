@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * A thread waits for a lock until ^C, or until another thread asks it to end. It sleeps, without
- * polling, and keeps its queue position when signals come after which it continues to wait.
+ * polling, and retains its queue position after a signal that does not end the wait.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ static void interrupt(int signal)
 {
 	(void)signal;
 	interrupted = 1;
-	/* If the wait has not begun yet, the stop is kept for it. */
+	/* If the wait has not begun yet, the stop remains pending for it. */
 	memwait_loop_stop(loop);
 }
 

@@ -7,16 +7,16 @@
  * full, the writer waits for the word of the slowest reader, until its deadline.
  *
  * Order: a word is stored after the copy that it announces (release), and loaded before the copy
- * that relies on it (acquire). The writer announces to readers that an item is there, and a reader
- * to the writer that an item's space is free. C's default order for atomics is stronger than that.
+ * that relies on it (acquire). The writer announces that an item is there, and a reader announces
+ * that an item's space is free. C's default order for atomics is stronger than that.
  *
  * Wake-ups: each store is followed by a notify, and a wait ends immediately if the word no longer
  * has the value that was seen.
  *
- * Deaths: a process that dies between the store and the notify, or earlier, leaves its mutex.
- * Another process gets the mutex, sets the bit GONE in the dead process's word, and notifies. An
- * item that a dead writer was putting is not there, because the word has not advanced; the writer
- * does not wait for a dead reader.
+ * Deaths: if a process dies between the store and the notify, or earlier, another process gets its
+ * mutex, sets the bit GONE in the dead process's word, and notifies. An item that a dead writer was
+ * putting does not exist, because the word has not advanced. The writer does not wait for a dead
+ * reader.
  *
  * ring.py in bindings/python/examples does the same in Python, with tasks.
  */
@@ -93,8 +93,8 @@ static void *watch(void *data)
 }
 
 /*
- * Takes a seat; when all seats are taken, watches the others. This thread owns the seat's mutex, so
- * the end of this thread counts as the death of the process.
+ * Takes a seat. When all seats are taken, watches the other seats. This thread owns the seat's
+ * mutex, so its end counts as the death of the process.
  */
 static bool sit(struct seat *mine, struct seat *first, int count)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A lock between two processes: a thread of one holds it, the event loop of the other waits for it.
+ * A lock between two processes: a thread of one process holds the lock, the event loop of the other
+ * process waits for it.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * memwaitctl: shows waiters, their words and their owners; waits and notifies for shell scripts.
- * See memwaitctl(8).
+ * memwaitctl: shows waiters, their words and their owners; lets shell scripts wait and notify. See
+ * memwaitctl(8).
  *
  * Waits and notifies use the device. Waiters are listed from debugfs, events from tracefs. The path
  * of a word's file comes from the maps of its waiter's process.
@@ -576,7 +576,7 @@ static const char *offset_of(const struct row *row)
 	return end ? end + 1 : "";
 }
 
-/* Formats a word, with the path of its file if known. */
+/* Formats a word, with the path of its file if the path is known. */
 static void word_text(const struct row *row, char *text, size_t size)
 {
 	const char *path = path_of(row);
@@ -734,8 +734,8 @@ static const struct row *waits_as(const struct rows *rows, uint64_t id)
 }
 
 /*
- * True if a thread waits, through others, for itself. A thread waits for one owner at a time, so
- * there is one chain. @least: least id of the cycle, to report each cycle once.
+ * True if a thread waits, directly or through other threads, for itself. A thread waits for one
+ * owner at a time, so there is one chain. @least: least id of the cycle, to report each cycle once.
  */
 static bool is_deadlocked(const struct rows *rows, const struct row *row, uint64_t *least)
 {
@@ -795,7 +795,7 @@ static void show_owner(const struct row *row)
 	       plain(command, copy, sizeof(copy)));
 }
 
-/* Reports the cycle that starts at @row. Returns false if it has dissolved. */
+/* Reports the cycle that starts at @row. Returns false if the cycle no longer exists. */
 static bool show_deadlock(const struct rows *rows, const struct rows *later, const struct row *row)
 {
 	const struct row *first = row;
@@ -814,7 +814,7 @@ static bool show_deadlock(const struct rows *rows, const struct rows *later, con
 	return true;
 }
 
-/* Lists all ids. Each keeps the module loaded. */
+/* Lists all ids. Each id prevents the module from being unloaded. */
 static int show_all(void)
 {
 	char *line = NULL, *rest, *field[5], command[64];
@@ -939,7 +939,10 @@ static void open_events(void)
 	struct sigaction action = { .sa_handler = stop };
 	char path[128];
 
-	/* No signal may leave the instance behind, still recording. */
+	/*
+	 * No signal may end the program before it has removed the instance, which would continue to
+	 * record.
+	 */
 	sigaction(SIGHUP, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGPIPE, &action, NULL);

@@ -93,14 +93,17 @@ inline void check(int err, const char *what)
 		throw std::system_error(err, error_category(), what);
 }
 
-/* The same for functions that return negative error numbers. */
+/* Like check(), for functions that return negative error numbers. */
 inline int check_result(int result, const char *what)
 {
 	check(result < 0 ? -result : 0, what);
 	return result;
 }
 
-/* For functions that only try. Returns false for the error @no: it was not possible now. */
+/*
+ * For functions that only try. Returns false for the error @no, which means that the attempt
+ * failed.
+ */
 inline bool check_try(int err, int no, const char *what)
 {
 	if (err != no)
@@ -248,7 +251,7 @@ inline constexpr bool is_channel<channel<T>> = true;
 template <class T, class... Types>
 inline constexpr bool is_one_of = (std::is_same_v<T, Types> || ...);
 
-/* Refuses types that are not objects in shared memory: they would compile. */
+/* Refuses types that are not objects in shared memory, which would otherwise compile. */
 template <class T>
 constexpr void check_object()
 {
@@ -265,7 +268,7 @@ constexpr void check_object()
 
 } /* namespace detail */
 
-/* Returns the object in memory that was initialised by its constructor, in C, or with zeroes. */
+/* Returns the object at @memory, which its constructor, a C function or zeroing has initialised. */
 template <class T>
 T &attach(void *memory)
 {
@@ -273,7 +276,7 @@ T &attach(void *memory)
 	return *std::launder(static_cast<T *>(detail::check_place(memory, alignof(T))));
 }
 
-/* Shared memory: of a file, or, without a file, of this process and its future children. */
+/* Shared memory: a file, or, without a file, memory of this process and its future children. */
 class mapping {
 public:
 	explicit mapping(std::size_t size) : size_(size)
@@ -364,10 +367,11 @@ private:
 namespace detail {
 
 /*
- * An operation of a loop. While it waits, it is in the loop's list, where close() finds it. Only
- * the thread that dispatches the loop may destroy it then, just as a coroutine must not be
- * destroyed while another thread resumes it. In a child of fork() it stays in its waiting state
- * until it is destroyed, and accesses neither its loop, which may be gone, nor the list.
+ * An operation of a loop. While it waits, it is in the loop's list, where close() finds it. A
+ * waiting operation may be destroyed only by the thread that dispatches the loop, just as a
+ * coroutine must not be destroyed while another thread resumes it. In a child of fork() it stays in
+ * its waiting state until it is destroyed, and accesses neither its loop, which may have been
+ * freed, nor the list.
  */
 class operation {
 public:
@@ -502,7 +506,10 @@ public:
 		detail::check_result(memwait_loop_run(loop_, nullptr, 0), "memwait::loop::run");
 	}
 
-	/* The same with a deadline. Returns false if operations are still pending then. */
+	/*
+	 * Like run(), with a deadline. Returns false if operations are still pending at the
+	 * deadline.
+	 */
 	template <class Rep, class Period>
 	bool run_for(const std::chrono::duration<Rep, Period> &time)
 	{
@@ -560,7 +567,7 @@ private:
 		/*
 		 * After fork(), the lock may be held by a thread that does not exist in the child,
 		 * and the list is never emptied there. No operation begins to wait in the child, so
-		 * it need not be in the list.
+		 * the operation need not be in the list.
 		 */
 		if ((!guard || first_) && !is_ours())
 			return loop_;
@@ -578,7 +585,10 @@ private:
 		return true;
 	}
 
-	/* Does nothing if the operation has ended in another thread. It may be gone afterwards. */
+	/*
+	 * Does nothing if the operation has ended in another thread. The operation may be freed
+	 * afterwards.
+	 */
 	void unlink(detail::operation &operation)
 	{
 		const std::lock_guard<std::mutex> guard(lock_);
@@ -614,7 +624,7 @@ int operation::begin(Call call)
 {
 	int err;
 
-	/* Link it before it begins: after that it may end at any time. */
+	/* Link the operation before it begins: after that it may end at any time. */
 	if (!loop_.link(*this))
 		return ECANCELED;
 	err = -memwait_op_init(&op_, loop_.native_handle(), call_back, this);
@@ -657,7 +667,7 @@ inline void operation::call_back(memwait_op_t *, int result, void *data) noexcep
 		return;
 	}
 	self.end_(self, result);
-	/* Another thread may destroy it as soon as it is unlinked. */
+	/* Another thread may destroy the operation as soon as it is unlinked. */
 	if (result != MEMWAIT_OK)
 		self.loop_.unlink(self);
 }
@@ -957,8 +967,7 @@ private:
 
 /*
  * A condition variable for mutexes of any kind. A wait may return without a notify. If the mutex
- * cannot be locked again, the wait throws, and the std::unique_lock does not own the mutex any
- * more.
+ * cannot be locked again, the wait throws, and the std::unique_lock no longer owns the mutex.
  */
 class condition_variable {
 public:
@@ -1140,7 +1149,10 @@ private:
 			      "memwait::condition_variable: the mutex is not locked");
 	}
 
-	/* After an error that reports a death, settle() of the mutex knows whether it is locked. */
+	/*
+	 * After an error that reports a death, settle() of the mutex finds out whether the mutex is
+	 * locked.
+	 */
 	template <class Mutex>
 	static std::cv_status settle(std::unique_lock<Mutex> &lock, int err)
 	{
@@ -1201,8 +1213,8 @@ private:
 		if (err != EINPROGRESS)
 			return settle(lock, err);
 		/*
-		 * If the thread were cancelled here, the pending operation would be left on its
-		 * stack.
+		 * If the thread were cancelled here, its stack would be freed with a pending
+		 * operation on it.
 		 */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		while ((err = -memwait_op_wait(&op, &result)) == EINTR) {
@@ -1508,7 +1520,9 @@ private:
 	std::function<void()> repair_;
 };
 
-/* shared_mutex prefers readers, like pthreads'; fair_shared_mutex is first come, first served. */
+/*
+ * shared_mutex prefers readers, like glibc's lock; fair_shared_mutex is first come, first served.
+ */
 using shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_PREFER_READER>;
 using shared_timed_mutex = shared_mutex;
 using fair_shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_FAIR>;
@@ -1536,7 +1550,10 @@ public:
 		return Flags ? MEMWAIT_SEM_FAIR_VALUE_MAX : MEMWAIT_SEM_VALUE_MAX;
 	}
 
-	/* std::errc::value_too_large: the value would be too large. Earlier posts stay. */
+	/*
+	 * std::errc::value_too_large: the value would be too large. Posts made before the error
+	 * remain.
+	 */
 	void release(std::ptrdiff_t update = 1)
 	{
 		detail::check(update < 0 ? EINVAL : 0, "memwait::counting_semaphore::release");
@@ -1639,8 +1656,8 @@ public:
 	using native_handle_type = memwait_barrier_t *;
 
 	/*
-	 * The argument of wait(), in the thread that has arrived. If it is destroyed before the
-	 * others have arrived, or if its thread ends, the arrival is withdrawn.
+	 * The argument of wait(), in the thread that has arrived. If the token is destroyed before
+	 * the others have arrived, or if its thread ends, the arrival is withdrawn.
 	 */
 	class arrival_token {
 	private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The main use, on real input, while processes die: count the words of a text in several processes
- * that share a memfd. A supervisor kills them at random and starts new ones, and the result is the
+ * The main use, on real input, while processes die: several processes that share a memfd count the
+ * words of a text. A supervisor kills them at random and starts new ones, and the result is the
  * same as that of a single process.
  *
  *	supervisor,      --pieces of the text-->  channel  -->  workers,    --words-->  table,
@@ -43,8 +43,8 @@
 
 #define ITEMS		64		/* in the channel; an item is the number of a piece */
 #define LOOK_NS		100000000	/* 0.1 s */
-#define KILL_NS		2000000		/* a kill is at most so late */
-#define STUCK_S		60		/* so long without a piece is a failure */
+#define KILL_NS		2000000		/* a kill is late by at most this time */
+#define STUCK_S		60		/* this time without a new piece is a failure */
 
 static const char *const doings[DOINGS] = {
 	[STARTING] = "had just been started",
@@ -186,7 +186,7 @@ static void plan(struct supervisor *s)
 			s->to_send[s->planned++] = i;
 }
 
-/* Sends while there is room, and then begins an operation that sends when there is room again. */
+/* Sends while there is room. Then begins an operation that sends when there is room again. */
 static void send_pieces(struct supervisor *s)
 {
 	int error = 0;
@@ -412,7 +412,7 @@ static void read_text(struct supervisor *s, const char *path)
 }
 
 /*
- * Returns the length of as many lines as fit; of a line that is too long, of as many words as fit.
+ * Returns the length of the lines that fit; if the first line is too long, of the words that fit.
  */
 static size_t piece_length(const char *text, size_t left)
 {

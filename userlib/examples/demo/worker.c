@@ -4,8 +4,8 @@
  *
  * The mutex is robust. The next process that locks it gets EOWNERDEAD, and takes back the changes
  * that the dead process made under it: each change is recorded before it is made. One store
- * discards the records. Before this store no word of a piece has been counted, after it all of
- * them.
+ * discards the records. Before this store no word of a piece has been counted; after it, all words
+ * have been counted.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * memwait::task<T>, a coroutine type for programs that do not have their own, and the functions of
+ * memwait::task<T>, a coroutine type for programs that have none of their own, and the functions of
  * robust_shared_mutex that return a task. See memwait_cxx(7).
  */
 #ifndef MEMWAIT_TASK_HPP
