@@ -66,7 +66,10 @@ export interface BlockingOptions {
 }
 
 export interface Options extends BlockingOptions {
-	/** Aborts the wait; nothing is consumed. Blocking functions reject it: they could not observe the signal. */
+	/**
+	 * Aborts the wait; nothing is consumed. Blocking functions reject this option: they could
+	 * not observe the signal.
+	 */
 	signal?: AbortSignal;
 }
 
@@ -77,8 +80,9 @@ declare class SharedObject {
 }
 
 /**
- * Represents a held lock or permit, for `using` and `await using`. Releases it, once. Does nothing if
- * the mutex or writer was unlocked by unlock(), or by a wait that failed and left it unlocked.
+ * Represents a held lock or permit, for `using` and `await using`. Disposal releases the lock or
+ * permit, once. Disposal does nothing if the mutex or writer was unlocked by unlock(), or by a wait
+ * that failed and left it unlocked.
  */
 export interface Guard extends Disposable, AsyncDisposable {
 	/** The same as [Symbol.dispose](), which Node.js has since 18.18. */
@@ -191,8 +195,8 @@ export class Barrier extends SharedObject {
 	static init(memory: SharedMemory, byteOffset: number, parties: number): Barrier;
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
-	 * Returns true to one of the parties that met. Code EPIPE: the barrier was aborted or reset. (A
-	 * party in Python that times out aborts it.)
+	 * Returns true to one of the parties that met. Code EPIPE: the barrier was aborted or
+	 * reset. (A party in Python that times out aborts the barrier.)
 	 */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;

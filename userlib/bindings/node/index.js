@@ -230,7 +230,7 @@ const { wait, waitAsync, notify } = {
 	},
 };
 
-// The engine's Atomics, with these three functions instead of its own.
+// The engine's Atomics, with these three functions instead of the engine's.
 const Atomics = Object.create(Object.prototype,
 	Object.getOwnPropertyDescriptors(globalThis.Atomics));
 for (const value of [wait, waitAsync, notify]) {
@@ -306,7 +306,7 @@ class SharedObject {
 	}
 }
 
-// The flags of those @names that are true in @options.
+// Returns the flags of the @names that are true in @options.
 function flagsOf(names, options)
 {
 	const checked = checkOptions(options);
@@ -320,7 +320,7 @@ function flagsOf(names, options)
 	return flags;
 }
 
-// The reverse: the names of the flags of an object.
+// The reverse: returns the names of the flags of an object.
 function namesOf(names, object)
 {
 	const flags = native.flags(nativeOf(object));
@@ -352,7 +352,8 @@ function readOptions(options)
 	return [timeout, signal];
 }
 
-// Returns the result, or a promise of it. @users: objects that must live while it is pending.
+// Returns the result, or a promise of it. @users: objects that must live while the operation is
+// pending.
 function begin(call, object, [timeout, signal], extra, users = object)
 {
 	const result = native.waitObject(call, nativeOf(object), timeout, extra, users,

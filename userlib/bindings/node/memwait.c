@@ -3,15 +3,15 @@
  * The native half of the package: memory, and waits in it. index.js checks arguments.
  *
  * Each environment (the main thread, a worker) has a state, and up to two loops of libmemwait, made
- * when they are first needed. The environment's own event loop watches the descriptor of one of
- * them, whose operations settle promises. The other loop is for blocking waits: the thread sleeps
- * until its descriptor is readable. A blocking wait is an operation as well, so that the thread can
- * check for worker.terminate() without losing its queue position.
+ * when they are first needed. The operations of one loop settle promises, and the environment's own
+ * event loop watches its descriptor. The other loop is for blocking waits: the thread sleeps until
+ * the descriptor of that loop is readable. A blocking wait is an operation as well, so that the
+ * thread can check for worker.terminate() without losing its queue position.
  *
- * The memory that an operation uses must stay mapped while it is pending, whatever JavaScript does
- * with the buffer. Each operation therefore has a reference to a value that keeps the memory
- * mapped: for buffers of map() an external value for the mapping, because a buffer can be detached;
- * otherwise the SharedArrayBuffer, which cannot be detached.
+ * The memory that an operation uses must stay mapped while the operation is pending, whatever
+ * JavaScript does with the buffer. Each operation therefore has a reference to a value that keeps
+ * the memory mapped. For buffers of map() this is an external value for the mapping, because a
+ * buffer can be detached. Otherwise it is the SharedArrayBuffer, which cannot be detached.
  */
 #define _GNU_SOURCE
 #define NAPI_VERSION 8
@@ -34,7 +34,10 @@
 #include <memwait.h>
 
 #define MOST_ARGUMENTS	7
-/* In ms: the longest time until a blocked thread notices its end if its event loop is not woken. */
+/*
+ * In ms: the longest time until a blocked thread notices that it must end, if its event loop is not
+ * woken.
+ */
 #define SLICE		50
 /* In ms: longer timeouts never expire. */
 #define FOREVER		1e15
@@ -115,8 +118,8 @@ DEFINE_START(event, wait)
 	.undo = call_##object##_unlock, .mend = call_##object##_consistent
 
 /*
- * The functions of each call. NULL: there is none, it has more arguments, or there is nothing to
- * undo.
+ * The functions of each call. NULL: there is no such function, it has more arguments, or there is
+ * nothing to undo.
  */
 static const struct verb {
 	enum kind kind;
@@ -458,7 +461,7 @@ static void wait_unlink(struct wait *wait)
 	if (wait->next)
 		wait->next->link = wait->link;
 	napi_delete_reference(state->env, wait->keep);
-	/* Only pending waits keep the process alive; nothing else of the package does. */
+	/* In this package, only pending waits keep the process alive. */
 	if (!state->pending)
 		uv_unref((uv_handle_t *)state->poll);
 }
@@ -496,8 +499,8 @@ static void end_with(struct wait *wait, int result)
 }
 
 /*
- * Returns the JavaScript result of a wait; *@failed: it is an error. True stands for EOWNERDEAD,
- * and for the serial thread of a barrier.
+ * Returns the JavaScript result of a wait; *@failed: the result is an error. True stands for
+ * EOWNERDEAD, and for the serial thread of a barrier.
  */
 static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 {
@@ -664,7 +667,10 @@ static bool is_stopped(const struct state *state)
 	stopped = napi_get_reference_value(env, state->probe, &function) != napi_ok ||
 		  napi_call_function(env, undefined(env), function, 0, NULL, &value) != napi_ok;
 	if (stopped) {
-		/* The exception that stops a script is no object; RangeError (no stack) is. */
+		/*
+		 * The exception that stops a script is not an object; a RangeError (no stack) is an
+		 * object.
+		 */
 		napi_get_and_clear_last_exception(env, &value);
 		napi_typeof(env, value, &type);
 		stopped = type != napi_object;
@@ -692,7 +698,7 @@ static void drop_loop(struct state *state)
 {
 	if (!state->loop)
 		return;
-	/* The event loop no longer polls it: the descriptor may be closed. */
+	/* The event loop no longer polls the descriptor, which may therefore be closed. */
 	uv_close((uv_handle_t *)state->poll, on_closed);
 	if (state->loop != state->dispatched)
 		memwait_loop_close(state->loop);

@@ -4,10 +4,11 @@
  * loops. The package's Python code builds the asyncio forms on top.
  *
  * A method first tries. If it has to wait, it begins an operation of a loop that its thread uses
- * for this alone, releases the GIL and polls the loop's descriptor. Python can therefore interrupt
- * the thread immediately when a signal arrives: the operation is cancelled, which takes nothing and
- * does not change the order of other waiters. An operation ends in dispatch, which runs with the
- * GIL: a thread that Python ends while it waits for the GIL has taken nothing either.
+ * only for this purpose, releases the GIL and polls the loop's descriptor. Python can therefore
+ * interrupt the thread immediately when a signal arrives: the operation is cancelled, which takes
+ * nothing and does not change the order of other waiters. An operation ends in dispatch, which runs
+ * with the GIL: a thread that Python ends while the thread waits for the GIL has not taken
+ * anything.
  *
  * The GIL protects all structs here. An object counts the operations that use its memory, and does
  * not release its buffer before they have ended. A loop has a reference to each of its pending
@@ -79,7 +80,7 @@ struct bounded {
 
 struct request {
 	struct timespec timeout;	/* MEMWAIT_RELATIVE; seconds are LONG_MAX: never */
-	PyObject *item;			/* bytes to send, or to receive into */
+	PyObject *item;			/* bytes to send, or the buffer to receive into */
 	uint64_t expected;
 	bool too_long;			/* for a thread: raise an error if it has to wait */
 };
@@ -382,7 +383,7 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 	return ret == EINPROGRESS ? PENDING : ret;
 }
 
-/* Returns the result; EAGAIN or EBUSY: it would have to wait. */
+/* Returns the result; EAGAIN or EBUSY: the call would have to wait. */
 static int attempt(struct object *self, enum verb verb, const struct request *request)
 {
 	switch (verb) {
@@ -431,7 +432,7 @@ static void let_go(struct object *self, unsigned int held)
 
 /* Waits of threads */
 
-/* A thread's own loop. A child of fork() makes a new one, because this is the parent's. */
+/* A thread's own loop. A child of fork() makes a new loop, because this loop is the parent's. */
 struct thread {
 	memwait_loop_t *loop;		/* NULL before its first wait */
 	unsigned int forks;
@@ -591,11 +592,11 @@ static void abandon(void *argument)
  * Sleeps until the descriptor is readable or a signal arrives. Returns 0, or -1 with an exception
  * set.
  *
- * A ^C between the check and the sleep must not be missed. Signals are therefore blocked there, and
- * ppoll() unblocks them. While they are blocked, only ^C is checked and no handler runs, because a
- * child that a handler starts would inherit the blocked signals. The kernel may deliver the signal
- * to another thread, which does not wake this one: the thread that runs the handlers checks every
- * half second. The operation retains its queue position.
+ * A ^C between the check and the sleep must not be missed. Signals are therefore blocked in
+ * between, and ppoll() unblocks them. While they are blocked, only ^C is checked and no handler
+ * runs, because a child that a handler starts would inherit the blocked signals. The kernel may
+ * deliver the signal to another thread, which does not wake this thread: the thread that runs the
+ * handlers therefore checks every half second. The operation retains its queue position.
  */
 static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 {
@@ -754,9 +755,9 @@ static uint32_t *taken(const struct object *self)
 }
 
 /*
- * Opens the device, as a side effect of an unused init. If a release cannot post, it fails here,
- * before it decrements the count. A release that fails later may have posted, and then the count
- * must stay decremented.
+ * Opens the device, as a side effect of an init whose result is not used. If a release cannot post,
+ * it fails here, before it decrements the count. A release that fails later may have posted, and
+ * then the count must stay decremented.
  */
 static int can_post(void)
 {
@@ -1354,7 +1355,8 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 #define ACQUIRE_DOC(defaults)							\
 	"acquire($self, /, blocking=True, timeout=" defaults ")\n--\n\n"	\
-	"Acquire it and return True. Return False if that would block or timed out.\n"	\
+	"Acquire the lock or permit and return True. Return False if that would block or\n"	\
+	"timed out.\n"								\
 	"With block= instead, timeout= works as in multiprocessing: None waits forever,\n"	\
 	"a negative timeout does not wait.\n\n"					\
 	"The GIL is released during the wait. ^C ends the wait, and nothing is taken."
@@ -1363,14 +1365,14 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	{ "acquire", FASTCALL(mutex_acquire), METH_FASTCALL | METH_KEYWORDS,	\
 	  ACQUIRE_DOC("-1") },							\
 	{ "release", mutex_release, METH_NOARGS,				\
-	  "release($self, /)\n--\n\nRelease it. RuntimeError if it is not locked." },	\
+	  "release($self, /)\n--\n\nRelease the lock. RuntimeError if it is not locked." },	\
 	{ "locked", mutex_locked, METH_NOARGS,					\
 	  "locked($self, /)\n--\n\nTrue if any thread of any process holds the lock.\n\n"	\
 	  "For an RLock or a lock with repair=, this tries to acquire the lock, and repairs\n"	\
 	  "it if the owner has died." },					\
 	{ "_is_owned", mutex_is_owned, METH_NOARGS,				\
 	  "_is_owned($self, /)\n--\n\n"						\
-	  "True if it is locked, by this thread if the lock records its owner." },	\
+	  "True if the lock is held, by this thread if the lock records its owner." },	\
 	{ "_lose", mutex_lose, METH_NOARGS,					\
 	  "_lose($self, /)\n--\n\n"						\
 	  "A task of this thread lost the lock: its next release() raises RuntimeError." },	\
@@ -1463,8 +1465,8 @@ static void restore_unless_failed(PyObject *ret, PyObject *type, PyObject *value
 
 /*
  * Reacquires the lock after ^C or an error of the device. The caller's block will release the lock
- * as often as it has acquired it, and must not release another owner's. Therefore a second ^C does
- * not end this.
+ * as often as it has acquired it, and must not release the lock of another owner. Therefore a
+ * second ^C does not end this function.
  */
 static void lock_again(struct object *self, unsigned int times)
 {
@@ -1857,7 +1859,7 @@ static PyObject *side_exit(PyObject *self, PyObject *const *args, Py_ssize_t nar
 static PyMethodDef side_methods[] = {
 	{ "acquire", FASTCALL(side_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
 	{ "release", side_release, METH_NOARGS,
-	  "release($self, /)\n--\n\nRelease it. RuntimeError if it is not locked." },
+	  "release($self, /)\n--\n\nRelease the lock. RuntimeError if it is not locked." },
 	{ "__enter__", side_enter, METH_NOARGS, NULL },
 	{ "__exit__", FASTCALL(side_exit), METH_FASTCALL, NULL },
 	{ NULL }
@@ -1943,7 +1945,7 @@ static PyMethodDef barrier_methods[] = {
 	  "Wait until all have arrived. Return 0 to one of them, and 1 to the others." },
 	{ "abort", barrier_abort, METH_NOARGS,
 	  "abort($self, /)\n--\n\n"
-	  "Break it: all present and later waits raise BrokenBarrierError, until a reset()." },
+	  "Break the barrier: present and later waits raise BrokenBarrierError, until a reset()." },
 	{ "reset", barrier_reset, METH_NOARGS,
 	  "reset($self, /)\n--\n\nEnd all waits with BrokenBarrierError. Later waits work." },
 	{ "_inspect", barrier_inspect, METH_NOARGS,
@@ -2059,13 +2061,13 @@ static PyObject *event_is_set(PyObject *object, PyObject *unused)
 
 static PyMethodDef event_methods[] = {
 	{ "is_set", event_is_set, METH_NOARGS,
-	  "is_set($self, /)\n--\n\nReturn whether it is set now." },
+	  "is_set($self, /)\n--\n\nReturn whether the event is set now." },
 	{ "set", event_set, METH_NOARGS, "set($self, /)\n--\n\nSet it, and wake all waiters." },
 	{ "clear", event_clear, METH_NOARGS,
-	  "clear($self, /)\n--\n\nClear it: later waits wait for the next set()." },
+	  "clear($self, /)\n--\n\nClear the event: later waits wait for the next set()." },
 	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
-	  "Wait until it is set. False: timed out." },
+	  "Wait until the event is set. False: timed out." },
 	{ NULL }
 };
 
@@ -2207,7 +2209,7 @@ static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 /*
  * put() that counts its item in a wait group before the item can be received: (group, item, block,
- * timeout). This is one call, because a signal handler may raise an exception between two.
+ * timeout). This is one call, because a signal handler may raise an exception between two calls.
  */
 static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -2235,7 +2237,7 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 	if (ret || !group->address || forks_before != forks)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);
-	/* The wrong count is a worse error than the one that prevented the put. */
+	/* The wrong count is a worse error than the error that prevented the put. */
 	restore_unless_failed(waitgroup_change(group, -1), type, value, traceback);
 	return NULL;
 }
@@ -2628,7 +2630,9 @@ static int loop_end(struct loop *self, PyObject *ended)
 	self->closed = true;
 	while ((operation = self->pending)) {
 		Py_INCREF((PyObject *)operation);
-		/* In dispatch, its callback could still run. In a child of fork() this fails. */
+		/*
+		 * In dispatch, the callback could still run. In a child of fork() the cancel fails.
+		 */
 		memwait_op_cancel(&operation->op);
 		operation_end(operation, ECANCELED);
 		if (ended && !ret)
@@ -2764,9 +2768,9 @@ static void keep_exception(struct operation *self)
 }
 
 /*
- * Python runs signal handlers, such as that of ^C, at the first step of the callback. If a handler
- * raises an exception, the callback has done nothing. The callback then runs again, after all
- * pending handlers.
+ * Python runs signal handlers, such as the handler of ^C, at the first step of the callback. If a
+ * handler raises an exception, the callback has done nothing. The callback then runs again, after
+ * all pending handlers.
  */
 static void tell(struct operation *self)
 {
@@ -2794,7 +2798,7 @@ static void operation_done(memwait_op_t *op, int result, void *data)
 	} else {
 		operation_end(self, result);
 	}
-	/* Cleared with a loop that is garbage: no task waits for it. */
+	/* Cleared with a loop that is garbage: no task waits for this operation. */
 	if (self->callback)
 		tell(self);
 	Py_DECREF(self);
@@ -2932,7 +2936,7 @@ static PyObject *operation_cancel(PyObject *object, PyObject *unused)
 	(void)unused;
 	if (!self->link)
 		return PyBool_FromLong(self->result == ECANCELED);
-	/* This fails only in a child of fork(): the operation is the parent's. */
+	/* The call fails only in a child of fork(): the operation is the parent's. */
 	memwait_op_cancel(&self->op);
 	operation_end(self, ECANCELED);
 	Py_RETURN_TRUE;
@@ -3055,7 +3059,7 @@ static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 
 static PyMethodDef operation_methods[] = {
 	{ "cancel", operation_cancel, METH_NOARGS,
-	  "cancel($self, /)\n--\n\nTrue: it took nothing, and no callback runs." },
+	  "cancel($self, /)\n--\n\nTrue: the operation took nothing, and no callback runs." },
 	{ "finish", operation_finish, METH_NOARGS,
 	  "finish($self, /)\n--\n\nReturn or raise what the blocking method would.\n\n"
 	  "None for a reader: it repaired the RWLock, and must acquire it again." },
@@ -3307,7 +3311,9 @@ static PyModuleDef_Slot module_slots[] = {
 	{ 0 }
 };
 
-/* From Python 3.12; the limited API of 3.11 does not define it, and 3.11 would refuse it. */
+/*
+ * Available from Python 3.12; the limited API of 3.11 does not define it, and 3.11 would refuse it.
+ */
 #define MOD_MULTIPLE_INTERPRETERS	3
 #define MOD_PER_INTERPRETER_GIL		((void *)2)
 

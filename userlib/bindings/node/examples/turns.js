@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 'use strict';
-// Two processes take turns: a word says whose turn it is, and each waits for its own.
+// Two processes take turns: a word says whose turn it is, and each process waits for its turn.
 const { fork } = require('child_process');
 const fs = require('fs');
 const { map, Atomics } = require('memwait');

@@ -56,7 +56,7 @@ def work(account, die):
 
 
 async def keep(account, die):
-    """Run a worker, and another if that one dies. Return the number of restarts."""
+    """Run a worker, and another worker if it dies. Return the number of restarts."""
     worker = context.Process(target=work, args=(account, die))
     worker.start()
     loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ def hold(acquired, release, lock):
 
 @contextlib.contextmanager
 def held(lock):
-    """Another process holds the lock, until the block ends or the yielded function is called."""
+    """Let another process hold the lock until the block ends or the yielded function is called."""
     acquired, release = context.Event(), context.Event()
     holder = context.Process(target=hold, args=(acquired, release, lock))
     holder.start()
@@ -112,14 +112,15 @@ async def serve(account):
 
 
 def used():
-    """Threads, and resident memory in KiB."""
+    """Return the number of threads, and the resident memory in KiB."""
     with open("/proc/self/status", encoding="ascii") as status:
         fields = dict(line.split(":", 1) for line in status)
     return int(fields["Threads"]), int(fields["VmRSS"].split()[0])
 
 
 async def wait_many(lock, turn, count):
-    """Measure waits while another process holds the lock, and then the time for all turns."""
+    """Measure the threads and the memory that waits take while another process holds the lock, then
+    the time until half and all of them have had their turn."""
     with held(lock) as release:
         before = used()
         turns = [asyncio.create_task(turn()) for _ in range(count)]

@@ -13,13 +13,13 @@ loads and stores are atomic and sequentially consistent on every machine:
   item.
 Stores with struct or ctypes would be ordered on x86 only, and would not be guaranteed to be atomic.
 
-Wake-ups. Each store is followed by a notify, and a wait returns immediately if the word differs
-from the value seen before. No notify is missed between a load and a wait.
+Wake-ups. Each store is followed by a notify. A wait returns immediately if the word differs from
+the value that was loaded, so no notify is missed between the load and the wait.
 
-Deaths. If a process dies, even between its store and its notify, its lock passes to the others.
-They set the bit GONE in the word of the dead process, and notify. Items that the writer has put can
-still be read. An item that it was putting does not exist, because its word has not moved. The
-writer does not wait for a dead reader.
+Deaths. If a process dies, even between its store and its notify, its lock passes to the other
+processes, which set the bit GONE in the word of the dead process, and notify. Items that the writer
+has put can still be read. An item that it was putting does not exist, because its word has not
+moved. The writer does not wait for a dead reader.
 
 A slow reader holds up the writer until put() times out. The writer may then try again, or kill the
 reader.
@@ -84,7 +84,7 @@ class Ring:
         self.wake(number)
 
     def mark(self, number):
-        """Mark a dead process, which stores nothing any more. All others store the same value."""
+        """Mark a dead process, which no longer stores. All other processes store the same value."""
         self.words[number].store(self.words[number].load() | GONE)
         self.wake(number)
 
@@ -99,7 +99,7 @@ class Ring:
             self.mark(number)
 
     def watch(self, *numbers):
-        """bury() in threads."""
+        """Run bury() in threads."""
         for number in numbers:
             threading.Thread(target=self.bury, args=(number,), daemon=True).start()
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compares the ring of ring.py with other ways to wait in it, in a table.
+"""Prints a table that compares the ring of ring.py with other ways to wait in the same ring.
 
     python3 ring_table.py           few messages
-    python3 ring_table.py full      more of them
+    python3 ring_table.py full      more messages
 
-All use the same ring, and lose nothing while they make progress. They differ in the ways to wait
-and to wake. The other ways detect deaths with pidfd_open(2). "paced" is 500 items per second.
+All programs use the same ring, and lose nothing while they make progress. They differ in the ways
+to wait and to wake. The other ways detect deaths with pidfd_open(2). "paced" is 500 items per
+second.
 """
 
 import asyncio
@@ -137,7 +138,7 @@ class Account:
         self.marks.append((time.monotonic(), time.process_time()))
 
     def load(self, phase):
-        """The processor time of a phase, in per cent of one processor."""
+        """Return the processor time of a phase, in per cent of one processor."""
         (begin, used), (end, used_then) = self.marks[phase:phase + 2]
         return 100 * (used_then - used) / (end - begin)
 

@@ -3,7 +3,7 @@
 
 Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
 any other writable buffer. With create=True the constructor initialises the object; without it, the
-constructor attaches to the object that is there. Zeroed memory is an unlocked Lock and RWLock, a
+constructor attaches to an existing object. Zeroed memory is an unlocked Lock and RWLock, a
 Condition, an Event that is not set, a Semaphore of value 0 and a WaitGroup of count 0. An RLock,
 Barrier, Queue or BoundedSemaphore must be created once. A BoundedSemaphore stores its count in the
 bytes behind the semaphore. Layout computes offsets; a Segment is named memory that finds objects by
@@ -14,9 +14,9 @@ name.
     with lock: ...              # a thread: other threads run while it waits, and ^C ends the wait
     async with lock: ...        # a task: its event loop runs other tasks while it waits
 
-Threads and tasks of all processes wait in one FIFO queue. A method NAME_async is NAME for tasks. A
-cancelled task takes nothing. The owner of a lock is a thread with all its tasks: an RLock that the
-thread holds admits each of its tasks.
+Threads and tasks of all processes wait in one FIFO queue. NAME_async() is the form of NAME() for
+tasks. A cancelled task takes nothing. The owner of a lock is a thread with all its tasks: an RLock
+that the thread holds admits each of its tasks.
 
 An object holds its buffer: call close() of the object before the buffer is closed. Objects of a
 SharedMemory can be pickled, and therefore passed to spawned processes. A child of fork() uses the
@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
-# The version of this package. "version" is that of the library that the program runs with.
+# The version of this package. "version" is the version of the library at run time.
 __version__ = "1.0.0-rc"
 
 __all__ = [
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Hub:
-    """The memwait loop of an asyncio loop, which polls it and closes it with itself."""
+    """The memwait loop of an asyncio loop, which polls the memwait loop and finally closes it."""
 
     def __init__(self, asyncio_loop: asyncio.AbstractEventLoop) -> None:
         self.loop = _memwait.Loop()
@@ -248,7 +248,7 @@ class _Lock(_Acquired, _Object):
         if self._is_owned():
             return "locked "
         if self.repair is not None or isinstance(self, RLock):
-            # The state could be found only by acquiring the lock, and perhaps repairing it.
+            # Only acquiring the lock, and perhaps repairing it, could show the state.
             return ""
         return "unlocked "
 
@@ -569,15 +569,15 @@ class Barrier(_Object, _memwait.Barrier):
 
     @contextlib.contextmanager
     def _breaking(self, *harmless: type[Exception]) -> Iterator[None]:
-        """With an action all participants meet twice, so one that leaves must break the barrier."""
+        """With an action all meet twice, so a participant that leaves must break the barrier."""
         process = os.getpid()
         try:
             yield
         except (BrokenBarrierError, *harmless):
-            # The others got the error as well, and the barrier may have been reset since.
+            # The others have also got the error, and the barrier may have been reset since.
             raise
         except BaseException:
-            # In a child of fork(), the participant is the parent.
+            # In a child of fork(): the parent is the participant.
             if process == os.getpid():
                 self.abort()
             raise
@@ -848,7 +848,7 @@ class JoinableQueue(Queue):
         if len(data) > self.item_size:
             raise ValueError(f"the pickled item has {len(data)} bytes, more than item_size "
                              f"({self.item_size})")
-        # pickle ignores the bytes that follow.
+        # pickle ignores the bytes after the object.
         return data.ljust(self.item_size, b"\0")
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:

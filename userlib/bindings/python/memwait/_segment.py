@@ -32,7 +32,7 @@ def _lock(file: int, command: int, kind: int) -> None:
 
 class _Memory(SharedMemory):
     """Shared memory without Python's resource tracker, which would unlink it when the first process
-    ends. All processes that have it open share a lock, which shows which of them is the last.
+    ends. All processes that have the memory open share a lock, which shows which is the last.
     """
 
     def __init__(self, name: str, create: bool = False, size: int = 0) -> None:
@@ -79,7 +79,7 @@ def _open(name: str, size: int) -> tuple[_Memory, bool]:
             if not size:
                 raise
         except ValueError:
-            # The process that creates it has not locked it yet.
+            # The process that creates the memory has not locked it yet.
             time.sleep(0.001)
     raise TimeoutError(f"shared memory {name!r} was not initialised in time")
 
@@ -139,7 +139,7 @@ class Segment:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Exclude all other threads and processes. The kernel unlocks the file if this one dies."""
+        """Exclude all other threads and processes. If this process dies, the kernel unlocks."""
         file = os.open(f"/proc/self/fd/{getattr(self._memory, '_fd')}", os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -148,7 +148,7 @@ class Segment:
             os.close(file)
 
     def _find(self, kind: bytes, name: bytes, needed: Any) -> tuple[int, int, bool]:
-        """Return offset, size, and whether the object exists. needed(): the size of a new one."""
+        """Return offset, size and whether the object exists. needed(): the size of a new object."""
         at = 0
         while at + self._ENTRY.size <= self.size:
             size, its_kind, its_name = self._ENTRY.unpack_from(self._memory.buf, at)

@@ -2,8 +2,8 @@
 //! The declarations of `memwait.h`, the header of libmemwait, made by bindgen, with the header's
 //! comments. `man libmemwait` documents each function. The crate `memwait` is a safe interface.
 //!
-//! A comment may stand at the first of several functions. `volatile` is omitted, which makes no
-//! difference to a caller.
+//! A comment may apply to several functions, of which it precedes the first. `volatile` is omitted,
+//! which makes no difference to a caller.
 #![allow(non_camel_case_types)]
 
 mod bindings;

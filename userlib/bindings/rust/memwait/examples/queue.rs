@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! A process sends numbers through a queue, and blocks while it is full. A future receives them.
+//! A process sends numbers through a queue, and blocks while the queue is full. A future receives
+//! them.
 use memwait::{Loop, Shared};
 
 extern "C" {

@@ -27,7 +27,7 @@ impl Barrier {
         Barrier::with_flags(count, 0)
     }
 
-    /// For use by this process only, which costs less.
+    /// A barrier that only this process uses, which costs less. Errors: see [`new`](Barrier::new).
     pub fn private(count: u32) -> Result<Barrier, Error> {
         Barrier::with_flags(count, MEMWAIT_PRIVATE)
     }

@@ -21,11 +21,11 @@ use std::thread;
 /// A bounded queue of items for several senders and receivers, threads and futures. A clone refers
 /// to the same queue.
 ///
-/// If a future is dropped after it has received an item, the item is sent again, behind the others.
-/// If there is no room, the future's [`Loop`](crate::Loop) sends the item later. Until then, or
-/// if that loop is dropped or the channel is closed, the next receive of this handle or a clone
-/// returns the item, and other processes do not see it. The item is lost if there is still no
-/// room when the last of these handles is dropped.
+/// If a future is dropped after it has received an item, the item is sent again, as the newest
+/// item. If there is no room, the future's [`Loop`](crate::Loop) sends the item later. Until then,
+/// or if that loop is dropped or the channel is closed, the next receive by this handle or a clone
+/// returns the item, and other processes do not see it. The item is lost if there is still no room
+/// when the last of these handles is dropped.
 pub struct Channel<T> {
     inner: Arc<Inner<T>>,
 }
@@ -117,7 +117,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
                 .map(|_| UnsafeCell::new(Line([0; 64])))
                 .collect(),
         ));
-        // A pointer to all lines: a pointer to the first would be valid for the first only.
+        // A pointer to all lines: a pointer to the first line would be valid for that line only.
         let raw = lines.0.as_ptr() as *mut memwait_channel_t;
 
         // SAFETY: the memory has that size.
@@ -189,7 +189,8 @@ impl<T: Copy + Send + 'static> Channel<T> {
         Operation::new(on, sending)
     }
 
-    /// Receives an item. Blocks while the channel is empty. `None`: it is closed and empty.
+    /// Receives an item. Blocks while the channel is empty. `None`: the channel is closed and
+    /// empty.
     pub fn recv(&self) -> Result<Option<T>, Error> {
         self.receive(|raw, item| {
             // SAFETY: the channel is valid, and there is room for the item.
@@ -209,7 +210,8 @@ impl<T: Copy + Send + 'static> Channel<T> {
         })
     }
 
-    /// Receives without blocking. `EAGAIN`: it is empty. `EBUSY`: another thread is receiving.
+    /// Receives without blocking. `EAGAIN`: the channel is empty. `EBUSY`: another thread is
+    /// receiving.
     pub fn try_recv(&self) -> Result<Option<T>, Error> {
         self.receive(|raw, item| {
             // SAFETY: the channel is valid, and there is room for the item.
@@ -400,8 +402,8 @@ impl<T> Drop for Inner<T> {
 }
 
 impl Shared {
-    /// Makes a channel at `offset`. `EINVAL`: it would not lie within the memory, is misaligned, or
-    /// for the reasons of [`Channel::new`].
+    /// Makes a channel at `offset`. `EINVAL`: it would not lie within the memory, would be
+    /// misaligned, or for the reasons of [`Channel::new`].
     ///
     /// # Safety
     /// See [`attach`](Shared::attach). In addition, nothing may use the object that was

@@ -31,15 +31,15 @@ impl Condvar {
         }
     }
 
-    /// For use by this process only, which costs less.
+    /// Only this process uses the condition variable, which costs less.
     #[must_use]
     pub fn private(mut self) -> Condvar {
         self.raw.get_mut().reserved[4] = MEMWAIT_PRIVATE;
         self
     }
 
-    /// Unlocks the mutex, waits, and locks the mutex again. If an error is returned, there is no
-    /// guard any more, and the mutex is unlocked.
+    /// Unlocks the mutex, waits, and locks the mutex again. If an error is returned, the guard no
+    /// longer exists, and the mutex is unlocked.
     pub fn wait<T, P: Place<T>>(
         &self,
         guard: MutexGuard<T, P>,
@@ -50,7 +50,7 @@ impl Condvar {
         after(guard.into_place(), err, is_unable(err)).map(|(guard, _)| guard)
     }
 
-    /// The same with a deadline. Also returns whether the deadline has passed.
+    /// Like [`wait`](Condvar::wait), with a deadline. Also returns whether the deadline has passed.
     #[allow(clippy::type_complexity)]
     pub fn wait_until<T, P: Place<T>>(
         &self,
@@ -147,8 +147,8 @@ pub struct Waiting<T, P> {
 // SAFETY: the mutex has no owner.
 unsafe impl<T: Send + 'static> Send for Waiting<T, Ref<Mutex<T>>> {}
 
-// SAFETY: the shares in both keep them in place. If give_back() runs in another thread, that of the
-// loop, it unlocks a mutex that has no owner.
+// SAFETY: the shares in both keep them in place. If give_back() runs in the thread of the loop
+// instead, it unlocks a mutex that has no owner.
 unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T, P> {
     type Output = Result<(MutexGuard<T, P>, bool), P::Failure>;
 

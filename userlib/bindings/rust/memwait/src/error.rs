@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::os::raw::c_int;
 
-/// An error number. Its text is libmemwait's: `ENOENT` means that the module is not loaded.
+/// An error number. The text comes from libmemwait, for which `ENOENT` means that the module is not
+/// loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Error(c_int);
 
@@ -56,7 +57,7 @@ pub(crate) fn check(err: c_int) -> Result<(), Error> {
     }
 }
 
-/// The same for a function that only tries, and that returns `no` if it did not succeed.
+/// Like check(), for a function that only tries, and that returns `no` if it did not succeed.
 pub(crate) fn check_try(err: c_int, no: c_int) -> Result<bool, Error> {
     if err == no {
         return Ok(false);

@@ -90,7 +90,7 @@ unsafe impl Sync for Inner {}
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: each operation has a share in this, so none is pending. No call is in progress,
-        // because callbacks run under a &Loop, which has a share as well.
+        // because callbacks run under a &Loop, which also has a share.
         unsafe { memwait_loop_close(self.raw) };
     }
 }
@@ -109,7 +109,7 @@ pub(crate) unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, 
 
     if let Err(panic) = done {
         inner.keep(panic);
-        // relaxed: see Loop::run(). If no run is in progress, the stop would end the next one.
+        // relaxed: see Loop::run(). If no run is in progress, the stop would end the next run.
         if inner.runs.load(Ordering::Relaxed) > 0 {
             // SAFETY: as above.
             unsafe { memwait_loop_stop(inner.raw) };
@@ -147,14 +147,14 @@ impl fmt::Debug for Handle {
 }
 
 /// The event source of this crate's futures: a descriptor to poll for reading, and
-/// [`dispatch`](Loop::dispatch), which wakes the tasks whose operations have ended. It dereferences
-/// to a [`Handle`].
+/// [`dispatch`](Loop::dispatch), which wakes the tasks whose operations have ended. A loop
+/// dereferences to a [`Handle`].
 ///
 /// A loop stays in its thread, and only this thread dispatches it. Therefore this thread owns a
 /// [`RobustMutex`] that a future has locked.
 ///
 /// When the loop is dropped, pending futures end with `ECANCELED`, and have taken nothing. In a
-/// child of `fork(2)` the parent's loop is unusable (`EPERM`), and dropping it does not disturb the
+/// child of `fork(2)` the parent's loop is unusable (`EPERM`), and dropping it does not affect the
 /// parent. A panic of a waker is resumed from the drop after all futures have ended.
 ///
 /// [`RobustMutex`]: crate::RobustMutex
@@ -208,7 +208,8 @@ impl Loop {
         self.run_by(None).map(|_| ())
     }
 
-    /// The same with a deadline. Returns false if operations are still pending then.
+    /// Like [`run`](Loop::run), with a deadline. Returns false if operations are still pending at
+    /// the deadline.
     pub fn run_until(&self, deadline: impl Into<Deadline>) -> Result<bool, Error> {
         self.run_by(Some(&deadline.into()))
     }

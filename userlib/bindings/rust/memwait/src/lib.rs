@@ -2,10 +2,10 @@
 //! Locks, condition variables, semaphores and channels for threads and futures, in one process or
 //! between processes: libmemwait for Rust.
 //!
-//! An object lies anywhere: in a `static`, on a stack, or at an offset of [`Shared`] memory, where
-//! programs in other languages can use it as well. A thread blocks on it. A future, which needs a
-//! [`Ref`] to it, waits on a [`Loop`], whose descriptor any event loop can poll. Threads and
-//! futures wait in one FIFO queue.
+//! An object can lie anywhere: in a `static`, on a stack, or at an offset of [`Shared`] memory,
+//! where programs in other languages can also use it. A thread blocks on the object. A future needs
+//! a [`Ref`] to the object, and waits on a [`Loop`], whose descriptor any event loop can poll.
+//! Threads and futures wait in one FIFO queue.
 //!
 //! ```no_run
 //! use memwait::{Loop, Mutex, Ref};

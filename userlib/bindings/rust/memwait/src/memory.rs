@@ -36,11 +36,11 @@ const MFD_CLOEXEC: c_uint = 0x1;
 /// # Safety
 /// The type must have the same layout in all processes, as with `#[repr(C)]`. Its values must be
 /// valid at any address, and must mean the same in every process: no pointers, references,
-/// descriptors or thread ids. A struct that lies there by itself must also be `Send` and `Sync`;
-/// data that a mutex guards must be `Send`.
+/// descriptors or thread ids. A struct that no mutex guards must also be `Send` and `Sync`; data
+/// that a mutex guards must be `Send`.
 ///
 /// `u128` and `i128`, and structs that contain them, must not be shared: on x86-64 their alignment
-/// depends on the version of the compiler, 8 up to 1.76 and 16 from 1.77 on. Use `[u64; 2]`.
+/// depends on the compiler: 8 up to version 1.76, 16 from version 1.77 on. Use `[u64; 2]`.
 pub unsafe trait Shareable: 'static {}
 
 macro_rules! shareable {
@@ -59,9 +59,9 @@ unsafe impl Shareable for () {}
 // SAFETY: its items are shareable.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
-/// A reference to an object, with a share in its memory, like an `Arc`. Pending operations hold a
-/// share as well, so that the memory outlives them. It is made from an `Arc<T>`, a `&'static T`, a
-/// value, or [`Shared`] memory.
+/// A reference to an object, with a share in its memory, like an `Arc`. Pending operations also
+/// hold a share, so that the memory outlives them. A `Ref` is made from an `Arc<T>`, a value, a
+/// `&'static T`, or [`Shared`] memory.
 pub struct Ref<T: 'static> {
     object: NonNull<T>,
     // Never read: it keeps the memory alive.
@@ -148,7 +148,7 @@ impl Drop for Memory {
 }
 
 /// Memory that processes share, with objects at offsets. A clone refers to the same mapping, which
-/// lasts as long as any clone, and any [`Ref`] into it. Objects in it are never dropped.
+/// exists as long as a clone or a [`Ref`] into it exists. Objects in it are never dropped.
 ///
 /// A child of `fork(2)` inherits the mapping.
 #[derive(Clone)]
@@ -229,7 +229,8 @@ impl Shared {
         self.0.clone()
     }
 
-    /// The address of an object of `size` bytes. EINVAL: not within the memory, or misaligned.
+    /// The address of an object of `size` bytes. EINVAL: the object is not within the memory, or is
+    /// misaligned.
     pub(crate) fn at(&self, offset: usize, size: usize, align: usize) -> Result<*mut u8, Error> {
         if offset > self.0.size || size > self.0.size - offset {
             return Err(Error::new(EINVAL));

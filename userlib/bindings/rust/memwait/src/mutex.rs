@@ -53,14 +53,14 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// For use by this process only: waiting and waking cost less.
+    /// Only this process uses the mutex: waiting and waking cost less.
     #[must_use]
     pub fn private(mut self) -> Mutex<T> {
         self.raw.get_mut().reserved[2] |= MEMWAIT_PRIVATE;
         self
     }
 
-    /// Locks the mutex. Blocks while it is locked.
+    /// Locks the mutex. Blocks while the mutex is locked.
     pub fn lock(&self) -> Result<MutexGuard<T, &Mutex<T>>, Error> {
         lock(self, None)
     }
@@ -73,7 +73,7 @@ impl<T> Mutex<T> {
         lock(self, Some(&deadline.into()))
     }
 
-    /// Locks without blocking. `None`: it is locked.
+    /// Locks without blocking. `None`: the mutex is locked.
     pub fn try_lock(&self) -> Result<Option<MutexGuard<T, &Mutex<T>>>, Error> {
         try_lock(self)
     }
@@ -132,7 +132,7 @@ impl<T> RobustMutex<T> {
         })
     }
 
-    /// For use by this process only, which costs less.
+    /// Only this process uses the mutex, which costs less.
     #[must_use]
     pub fn private(self) -> RobustMutex<T> {
         RobustMutex(self.0.private())
@@ -152,7 +152,7 @@ impl<T> RobustMutex<T> {
         lock(self, Some(&deadline.into()))
     }
 
-    /// Locks without blocking. `None`: a live owner holds it.
+    /// Locks without blocking. `None`: a live owner holds the mutex.
     #[allow(clippy::type_complexity)]
     pub fn try_lock(
         &self,
@@ -199,8 +199,8 @@ impl<T> fmt::Debug for RobustMutex<T> {
 /// The result of locking a [`RobustMutex`].
 pub type LockResult<G> = Result<G, LockError<G>>;
 
-/// The error of locking a [`RobustMutex`]: either its owner has died, and it is locked, or it
-/// failed.
+/// The error of locking a [`RobustMutex`]: either the mutex is locked, and its last owner has died,
+/// or locking failed.
 pub enum LockError<G> {
     /// The mutex is locked; its last owner has died.
     OwnerDied(OwnerDied<G>),
@@ -239,14 +239,14 @@ impl<G> fmt::Debug for LockError<G> {
 impl<G> std::error::Error for LockError<G> {}
 
 /// A locked [`RobustMutex`] whose last owner has died. The owner may have changed none, a part or
-/// all of the data. Repair the data, and call [`consistent`](OwnerDied::consistent). If this is
-/// dropped instead, the mutex is unlocked, and nothing can lock it again: `ENOTRECOVERABLE`.
+/// all of the data. Repair the data, and call [`consistent`](OwnerDied::consistent). If this value
+/// is dropped instead, the mutex is unlocked, and cannot be locked again: `ENOTRECOVERABLE`.
 ///
 /// The dead owner may not have notified a condition variable: notify all of its waiters.
 ///
 /// Access to the data is unsafe. A thread may leak its guard with `Box::leak()`, pass a reference
-/// to the data to another thread, and end. Or it may use such a reference in a destructor of its
-/// thread-local variables, after its end has been reported.
+/// to the data to another thread, and end. A thread may also use such a reference in a destructor
+/// of its thread-local variables, after its end has been reported.
 ///
 /// ```compile_fail,E0133
 /// # fn owner_died<T, P: memwait::Place<T>>(died: memwait::OwnerDied<memwait::MutexGuard<T, P>>) {
@@ -267,9 +267,9 @@ impl<G: DerefMut> OwnerDied<G> {
     /// The data as the owner left it.
     ///
     /// # Safety
-    /// If the owner was a thread of this process, nothing may use references to the data
-    /// that it has leaked, neither another thread nor a destructor. A process that has died leaves
-    /// no references.
+    /// If the owner was a thread of this process, neither another thread nor a destructor may use
+    /// references to the data that the owner has leaked. A process that has died leaves no
+    /// references.
     pub unsafe fn get(&self) -> &G::Target {
         &self.guard
     }
@@ -339,9 +339,9 @@ impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
 /// }
 /// ```
 pub trait Place<T>: Sized {
-    /// The error type of functions that lock it.
+    /// The error type of functions that lock the mutex.
     type Failure;
-    /// The type of the argument that a future which locks it waits on.
+    /// The type of the loop on which a future waits for the mutex.
     type On: AsRef<Handle> + 'static;
 
     #[doc(hidden)]
@@ -435,8 +435,8 @@ pub(crate) fn guarded<T, P: Place<T>>(
     }
 }
 
-/// A locked mutex, and access to its data. The mutex is unlocked when this is dropped. `P` is a `&`
-/// or [`Ref`] to the mutex.
+/// A locked mutex, and access to its data. The mutex is unlocked when the guard is dropped. `P` is
+/// a `&` or [`Ref`] to the mutex.
 ///
 /// The guard of a [`Mutex`] may leave its thread, because the mutex has no owner: a task of an
 /// executor with several threads can hold it across an `await`. The guard of a [`RobustMutex`]

@@ -33,10 +33,11 @@ pub unsafe trait Wait: 'static {
     }
 
     /// # Safety
-    /// `op` must have been initialised. Neither `op` nor `self` may move while it is pending.
+    /// `op` must have been initialised. Neither `op` nor `self` may move while the operation is
+    /// pending.
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int;
 
-    /// Converts the result. Called once. `at_once`: it is the result of `begin()`.
+    /// Converts the result. Called once. `at_once`: `result` is the result of `begin()`.
     fn output(&self, result: c_int, at_once: bool) -> Self::Output;
 
     /// Called once, instead of output(): the operation ended, but the future was dropped.
@@ -81,8 +82,7 @@ impl<K: ?Sized> Counted<K> {
         self.process != process::id()
     }
 
-    /// Cancels. Returns true if the callback will not run; the operation is then not pending any
-    /// more.
+    /// Cancels. Returns true if the callback will not run; the operation is then no longer pending.
     fn cancel(&self) -> bool {
         // SAFETY: the operation has begun, and its loop is valid.
         let result = unsafe { memwait_op_cancel(self.op.get()) };
@@ -163,9 +163,9 @@ impl<K: Wait> Operation<K> {
         }
     }
 
-    /// Sets a deadline: a `Duration` from now, an `Instant` or a `SystemTime`. The operation then
-    /// ends with `ETIMEDOUT`, or with its own value for a timeout. No effect after the operation
-    /// has begun.
+    /// Sets a deadline: a `Duration` from now, an `Instant` or a `SystemTime`. At the deadline the
+    /// operation ends with `ETIMEDOUT`, or with its own value for a timeout. Has no effect after
+    /// the operation has begun.
     pub fn until(mut self, deadline: impl Into<Deadline>) -> Operation<K> {
         if let Some(operation) = Arc::get_mut(&mut self.shared) {
             operation.deadline = Some(deadline.into());
@@ -213,7 +213,7 @@ impl<K: Wait> Operation<K> {
                 .begin(operation.op.get(), operation.deadline.as_ref())
         };
         if result != K::PENDING {
-            // This future has a share as well, so nothing is dropped here.
+            // This future also has a share, so nothing is dropped here.
             registry.pending.remove(&operation.key());
         }
         result

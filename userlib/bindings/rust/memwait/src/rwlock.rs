@@ -50,7 +50,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// For use by this process only, which costs less.
+    /// Only this process uses the lock, which costs less.
     #[must_use]
     pub fn private(mut self) -> RwLock<T> {
         self.raw.get_mut().reserved[4] |= MEMWAIT_PRIVATE;
@@ -84,7 +84,7 @@ impl<T> RwLock<T> {
         Ok(crate::error::check_try(err, EBUSY)?.then(|| ReadGuard::new(self)))
     }
 
-    /// Locks for writing. Blocks while it is locked.
+    /// Locks for writing. Blocks while the lock is held.
     pub fn write(&self) -> Result<WriteGuard<T, &RwLock<T>>, Error> {
         // SAFETY: the object is valid.
         check(unsafe { memwait_rwlock_wrlock(self.raw.get()) })?;
@@ -103,7 +103,7 @@ impl<T> RwLock<T> {
         Ok(WriteGuard::new(self))
     }
 
-    /// Locks for writing without blocking. `None`: it is locked.
+    /// Locks for writing without blocking. `None`: the lock is held.
     pub fn try_write(&self) -> Result<Option<WriteGuard<T, &RwLock<T>>>, Error> {
         // SAFETY: the object is valid.
         let err = unsafe { memwait_rwlock_trywrlock(self.raw.get()) };
@@ -214,7 +214,7 @@ impl<T, P: Deref<Target = RwLock<T>>> DerefMut for WriteGuard<T, P> {
 
 macro_rules! locking {
     ($kind:ident, $guard:ident, $lock:ident, $clocklock:ident) => {
-        /// The operation that locks it.
+        /// The operation that locks a read-write lock.
         pub struct $kind<T: 'static>(Ref<RwLock<T>>);
 
         // SAFETY: the share in the lock keeps it in place, and it has no owner.

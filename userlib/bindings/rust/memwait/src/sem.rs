@@ -56,7 +56,7 @@ impl Semaphore {
         }
     }
 
-    /// For use by this process only, which costs less.
+    /// Only this process uses the semaphore, which costs less.
     #[must_use]
     pub fn private(mut self) -> Semaphore {
         self.raw.get_mut().reserved[1] |= MEMWAIT_PRIVATE as u64;

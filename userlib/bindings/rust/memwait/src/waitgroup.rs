@@ -32,7 +32,7 @@ impl WaitGroup {
         }
     }
 
-    /// For use by this process only, which costs less.
+    /// Only this process uses the wait group, which costs less.
     #[must_use]
     pub fn private(mut self) -> WaitGroup {
         self.raw.get_mut().reserved[4] |= MEMWAIT_PRIVATE;
@@ -40,8 +40,8 @@ impl WaitGroup {
     }
 
     /// Adds to the count; if this makes the count 0, wakes all waiters. Call it before the work
-    /// that is counted begins. `EINVAL`: the count would be negative. `EOVERFLOW`: it would exceed
-    /// [`MAX`](WaitGroup::MAX).
+    /// that is counted begins. `EINVAL`: the count would be negative. `EOVERFLOW`: the count would
+    /// exceed [`MAX`](WaitGroup::MAX).
     pub fn add(&self, delta: i32) -> Result<(), Error> {
         // SAFETY: the object is valid.
         check(unsafe { memwait_waitgroup_add(self.raw.get(), delta) })

@@ -131,7 +131,7 @@ pub fn wait<W: Word>(word: &W, expected: W::Value, scope: Scope) -> Result<Outco
     block(word, expected, scope, None)
 }
 
-/// The same with a deadline.
+/// Like [`wait`], with a deadline.
 pub fn wait_until<W: Word>(
     word: &W,
     expected: W::Value,
@@ -141,7 +141,7 @@ pub fn wait_until<W: Word>(
     block(word, expected, scope, Some(&deadline.into()))
 }
 
-/// The same for a future. The word is compared when the future is first polled.
+/// Like [`wait`], for a future. The word is compared when the future is first polled.
 pub fn wait_async<W: Word>(
     word: &Ref<W>,
     expected: W::Value,
