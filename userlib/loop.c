@@ -135,8 +135,8 @@ struct visit {
 	struct visit *next;		/* in the loop's list */
 	memwait_loop_t *loop;
 	pthread_t thread;
-	const struct memwait_op *calls;	/* whose callback runs, or NULL; may be gone */
-	struct memwait_op *returns_to;	/* the same if persistent, until the callback cancels it */
+	const struct memwait_op *calls;	/* whose callback runs, or NULL; may be freed */
+	struct memwait_op *returns_to;	/* @calls if persistent, until the callback cancels it */
 	const struct memwait_op *until;	/* until this has ended; NULL: until none is pending */
 	uint32_t process;		/* the calling one */
 	int state;			/* from loop_lock() */
@@ -877,7 +877,7 @@ static int run(struct visit *visit)
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		if (is_late)
 			return visit->deadline.error ? -visit->deadline.error : MEMWAIT_TIMED_OUT;
-		/* If it is late, it still calls back operations that had completed by then. */
+		/* A late run still calls back operations that had completed by its deadline. */
 		left = memwait_deadline_left(&visit->deadline);
 		is_late = !left;
 		visit_leave(visit, !is_late);

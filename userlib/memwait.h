@@ -128,9 +128,9 @@ typedef union {
 
 /*
  * Runs within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), in the calling
- * thread, without library locks. It may do anything, such as restart or free @op, cancel, lock,
- * dispatch or end its thread, except close the loop or leave by longjmp() or an exception. @result:
- * the result of the blocking function.
+ * thread, without library locks. The callback may do anything, such as restart or free @op, cancel,
+ * lock, dispatch or end its thread, except close the loop or leave by longjmp() or an exception.
+ * @result: the result of the blocking function.
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
@@ -219,7 +219,7 @@ int memwait_op_cancel(memwait_op_t *op);
  *	semaphore		is posted
  *	condition variable	is signalled, and its mutex unlocked
  *	word			is notified, for one waiter
- *	received item		is sent again by the same operation, as the last one
+ *	received item is sent again by the same operation, as the newest item
  *
  * Does nothing and returns 0 for other operations, and for an operation that failed, timed out, was
  * cancelled or was undone. However, a wait for a condition variable that timed out has locked the

@@ -410,7 +410,7 @@ int memwait_mutex_is_held(memwait_mutex_t *public_mutex)
  * the mutex is neither fair nor robust, the notify may be left to the system call in which the
  * caller sleeps: *@wake (if @wake is not NULL) is then set to the mutex's word. The notify of a
  * shared mutex is done here, because the caller may die in between. If the notify fails, the mutex
- * is unlocked, and the wait meets the same error.
+ * is unlocked, and the wait gets the same error.
  */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake)

@@ -295,7 +295,9 @@ static int release_contended(_Atomic uint64_t *word, uint32_t kind, uint64_t id)
 	atomic_store_explicit(word, MEMWAIT_OWNER_CONTENDED, memory_order_release);
 	if (ret >= 0)
 		ret = memwait_wake(word, 1, kind);
-	/* With MEMWAIT_OR_KEEP an error would mean that the lock is kept, but it is released. */
+	/*
+	 * With MEMWAIT_OR_KEEP an error means that the caller holds the lock, but it is released.
+	 */
 	return ret < 0 && !(kind & MEMWAIT_OR_KEEP) ? -ret : 0;
 }
 

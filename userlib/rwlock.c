@@ -16,11 +16,11 @@
  *	CLOSED, in a lock that prefers readers and is not robust => there is no reader.
  *	WAITING => there are readers.
  *
- * A writer locks the gate, closes the state and waits until the readers are gone. It holds the gate
- * until it unlocks. A reader adds itself to an open state, and needs nothing else. If the state is
- * closed, the reader goes through the gate; a writer opens the state before it unlocks the gate, so
- * the reader finds the state open. Readers thus enter one after another without a thundering herd,
- * and a writer that holds the gate does not wait for later readers.
+ * A writer locks the gate, closes the state and waits until the readers have left. It holds the
+ * gate until it unlocks. A reader adds itself to an open state, and needs nothing else. If the
+ * state is closed, the reader goes through the gate; a writer opens the state before it unlocks the
+ * gate, so the reader finds the state open. Readers thus enter one after another without a
+ * thundering herd, and a writer that holds the gate does not wait for later readers.
  *
  * The writer sets WAITING and sleeps on the flags, which readers that come and go do not change.
  * The last reader clears WAITING as it leaves, and wakes the writer. If readers came just before

@@ -16,8 +16,8 @@
  *
  * A post that may find sleepers raises the value and wakes one sleeper in one system call; if that
  * call fails, nothing was posted. If two posts wake two waiters, the kernel watches only the second
- * (internal.h). If the first waiter dies before it takes its post, the post is left over. So a
- * woken waiter that leaves a value above 0 while there are other waiters wakes one more waiter.
+ * (internal.h). If the first waiter dies before it takes its post, the post remains. So a woken
+ * waiter that leaves a value above 0 while there are other waiters wakes one more waiter.
  *
  * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
  * the kernel how many sleep.
