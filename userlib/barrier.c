@@ -264,7 +264,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 }
 
 /*
- * @how: BROKEN, with or without ABORTED. Stores the value that waiters slept on in *@was. Touches
+ * @how: BROKEN, with or without ABORTED. Stores in *@was the value that waiters slept on. Touches
  * nothing afterwards: the threads that it wakes may free the barrier.
  */
 static int break_it(struct barrier *barrier, uint32_t how, uint32_t *was)
@@ -384,7 +384,7 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 
 /*
  * Wakes the generation that was ANNOUNCED in @state: (5), or (ii). Returns
- * MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has done it, or taken it back; or an error.
+ * MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has woken it, or has taken it back; or an error.
  */
 static int wake_announced(struct barrier *barrier, uint64_t state)
 {
@@ -394,7 +394,7 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 
 	if (ret < 0)
 		return -ret;
-	/* Until this is done no thread arrives. An abort comes after it. */
+	/* Until ANNOUNCED is cleared, no thread arrives. A concurrent abort counts as later. */
 	return (is_private(barrier) ? was & ANNOUNCED :
 		(was & ~(BROKEN | ABORTED)) == (uint32_t)state) ?
 	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
@@ -544,7 +544,10 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 			return -ret;
 		if ((uint32_t)ret + 1 < barrier->count)
 			return MEMWAIT_OP_WAITS;
-		/* acq_rel: all pass because of it. look_for_end() then finds the announcement. */
+		/*
+		 * acq_rel: all participants pass because of this change. look_for_end() then finds
+		 * the announcement.
+		 */
 		atomic_compare_exchange_strong_explicit(&barrier->state, &state,
 							next_announced(barrier, state),
 							memory_order_acq_rel,

@@ -370,7 +370,7 @@ static bool is_owed(struct memwait_channel *channel)
 		atomic_load_explicit(&channel->receivers.event, memory_order_relaxed)) & OWED;
 }
 
-/* Each call begins with this. */
+/* Every call begins with this function. */
 static inline int need_device(struct memwait_channel *channel)
 {
 	int ret = memwait_need_device();
@@ -392,7 +392,7 @@ static uint64_t stamp_of(uint64_t event)
 	return (uint64_t)position_of(event) << STAMP_PLACE;
 }
 
-/* The lower half of an event word with the next position. CLOSED stays. */
+/* The lower half of an event word with the next position. CLOSED is not changed. */
 static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 {
 	uint32_t next = position_of(event) + 1;
@@ -434,7 +434,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 		next = moved_on(channel, was);
 		now = (was & ~LOWER_HALF) | next;
 		if (was & ARMED) {
-			/* CLOSED may be set in between, and stays. */
+			/* If CLOSED is set in between, it remains set. */
 			woken = memwait_change(event_word(side), MEMWAIT_CHANGE_ADD,
 					       next - (uint32_t)was, 1, channel->flags, NULL);
 			if (woken < 0)
@@ -456,7 +456,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 }
 
 /*
- * Called if something is left for one more waiter for a change of this side: notifies that waiter.
+ * Notifies one more waiter for a change of this side. Called if something is left for that waiter.
  */
 static void notify_next(struct memwait_channel *channel, struct side *side)
 {

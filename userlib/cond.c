@@ -160,7 +160,7 @@ static uint64_t enter(struct cond *cond, const struct memwait_op *op)
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 }
 
-/* Called by a waiter that has left: must not read the condition variable. */
+/* Called by a waiter that is no longer a user: must not read the condition variable. */
 static void pass_on(struct cond *cond, uint32_t flags)
 {
 	memwait_wake(sequence_word(cond, flags), 1, flags);
