@@ -659,7 +659,8 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 	(void)outcome;
 	/*
-	 * If it is too late at a shared barrier, the thread that has found all present wakes them.
+	 * If it is too late at a shared barrier, the thread that has found all present wakes the
+	 * others.
 	 */
 	if (is_private(barrier))
 		give_up(barrier, &op->round, ECANCELED);

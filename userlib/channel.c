@@ -487,7 +487,7 @@ static int set_closed(struct memwait_channel *channel, struct side *side)
 	return 0;
 }
 
-/* The caller found CLOSED at head. If setting it at tail fails, the next call does it. */
+/* The caller found CLOSED at head. If setting it at tail fails, the next call sets it there. */
 static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 {
 	if (!(freed & CLOSED))

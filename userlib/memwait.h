@@ -716,8 +716,8 @@ typedef union {
 
 /*
  * @flags: 0 or MEMWAIT_PRIVATE. @count: how many threads and operations meet; EINVAL if 0. Unless
- * the barrier is PRIVATE, no more than @count may use it at a time: the barrier could let the
- * others through with them.
+ * the barrier is PRIVATE, no more than @count may use it at a time: when @count have met, the
+ * barrier could let all others through as well.
  */
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
 	MEMWAIT_CHECKED;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The native half of the package: memory, and waits in it. index.js checks arguments.
+ * The native half of the package: shared memory, and waits for objects in it. index.js checks
+ * arguments.
  *
  * Each environment (the main thread, a worker) has a state, and up to two loops of libmemwait, made
  * when they are first needed. The operations of one loop settle promises, and the environment's own

@@ -12,10 +12,10 @@
  *	The mutex is robust. The next process that locks it gets EOWNERDEAD, and takes back the
  *	changes that the dead worker had begun in the table, see worker.c.
  *
- *	A piece that the worker had received is lost with it; the channel continues to work. For
- *	each piece, the table records whether it has been counted. When the channel is empty, the
- *	supervisor sends all other pieces again. It need not know which worker had them, or whether
- *	a living worker still has one: a piece that comes twice is counted once.
+ *	A piece that the worker had received is lost; the channel continues to work. For each piece,
+ *	the table records whether it has been counted. When the channel is empty, the supervisor
+ *	sends all other pieces again. It need not know which worker had them, or whether a living
+ *	worker still has one: a piece that comes twice is counted once.
  *
  * The supervisor never blocks on any of these: it sends with memwait_channel_send_async(), and
  * looks at the table with memwait_mutex_execute_locked(). The loop's descriptor is in one epoll set

@@ -190,7 +190,7 @@ public:
 			return std::forward<T>(*handle_.promise().value);
 	}
 
-	/* Moves the task into the waiting coroutine, and is destroyed with it. */
+	/* Moves the task into the waiting coroutine; the task is destroyed with that coroutine. */
 	auto operator co_await() && noexcept
 	{
 		struct awaiter {
