@@ -34,7 +34,7 @@
  * *_timed*() functions take an absolute time on CLOCK_REALTIME (except memwait_cond_timedwait(),
  * see MEMWAIT_COND_MONOTONIC). *_clock*() functions take an absolute time on CLOCK_REALTIME or
  * CLOCK_MONOTONIC, or, with MEMWAIT_RELATIVE as the clock, a time from now. NULL means forever, and
- * so does a time of more than 584 years. A negative time has already passed.
+ * so does a time of more than 292 years. A negative time has already passed.
  *
  * The *_async() functions of objects return 0 if the operation is already done; the callback will
  * not run. EINPROGRESS: the callback will run once, with the result of the blocking function.

@@ -4,6 +4,7 @@ pub type __time_t = ::std::os::raw::c_long;
 pub type __clockid_t = ::std::os::raw::c_int;
 pub type __syscall_slong_t = ::std::os::raw::c_long;
 pub type clockid_t = __clockid_t;
+/// \<time.h> does not declare this type in plain C99.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct timespec {
@@ -290,7 +291,7 @@ pub struct memwait_loop {
 pub type memwait_loop_t = memwait_loop;
 /// An operation. The caller owns the memory; the library allocates none. After memwait_op_init() an
 /// operation can be used again and again, but only once at a time. It must not move while it is
-/// pending: until its callback begins (for memwait_watch\*(), its last callback), or
+/// pending, that is, until its callback begins (for memwait_watch\*(), its last callback), or until
 /// memwait_op_cancel() returns 0.
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -355,9 +356,9 @@ impl Default for memwait_op_t {
     }
 }
 /// Runs within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), in the calling
-/// thread, without library locks. It may do anything, such as restart or free `op`, cancel, lock,
-/// dispatch or end its thread, except close the loop or leave by longjmp() or an exception. `result`:
-/// the result of the blocking function.
+/// thread, without library locks. The callback may do anything, such as restart or free `op`, cancel,
+/// lock, dispatch or end its thread, except close the loop or leave by longjmp() or an exception.
+/// `result`: the result of the blocking function.
 pub type memwait_callback_t = ::std::option::Option<
     unsafe extern "C" fn(
         op: *mut memwait_op_t,
@@ -367,9 +368,9 @@ pub type memwait_callback_t = ::std::option::Option<
 >;
 extern "C" {
     #[must_use]
-    /// `flags`: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: the
-    /// file is not this device; -ENOSYS: the module is too old; -ENOMEM: no memory; -ENOSPC: the user's
-    /// limit of waits or of ids is reached.
+    /// Creates a loop. `flags` must be 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of
+    /// /dev/memwait; -ENOTTY: the file is not this device; -ENOSYS: the module is too old; -ENOMEM: no
+    /// memory; -ENOSPC: the user's limit of waits or of ids is reached.
     pub fn memwait_loop_new(
         loop_: *mut *mut memwait_loop_t,
         flags: ::std::os::raw::c_uint,
@@ -393,8 +394,8 @@ extern "C" {
 extern "C" {
     /// Runs the callbacks of all operations that had completed when it was called, but no more than
     /// `most`, which may be MEMWAIT_ALL; never blocks. Returns how many ran, or a negative error number:
-    /// -EPERM in a child of fork(). While more remain, the descriptor is readable, and has had a new
-    /// edge for them: one call for each readiness event is enough, even with edge-triggered polling.
+    /// -EPERM in a child of fork(). If completed operations remain, the descriptor stays readable and
+    /// gets a new edge: one call for each readiness event is enough, even with edge-triggered polling.
     /// Threads may dispatch concurrently.
     pub fn memwait_loop_dispatch(
         loop_: *mut memwait_loop_t,
@@ -409,8 +410,8 @@ extern "C" {
     /// and MEMWAIT_RELATIVE. A sleeping run notices within a second that CLOCK_REALTIME was set.
     ///
     /// Several threads may run one loop. An operation is not pending while its callback runs, so a
-    /// thread that checks during that time may return. A cancellation point. -EPERM in a child of
-    /// fork().
+    /// thread that checks during that time may return. This function is a cancellation point. -EPERM in
+    /// a child of fork().
     pub fn memwait_loop_run(
         loop_: *mut memwait_loop_t,
         timeout: *const timespec,
@@ -419,8 +420,8 @@ extern "C" {
 }
 extern "C" {
     /// Makes every memwait_loop_run() and memwait_op_wait() that is in progress on the loop, in any
-    /// thread, return after the current callback. If no such call is in progress, the next one returns
-    /// immediately. Callable from any thread or signal handler. -EPERM in a child of fork().
+    /// thread, return after the current callback. If no such call is in progress, the next such call
+    /// returns immediately. Callable from any thread or signal handler. -EPERM in a child of fork().
     pub fn memwait_loop_stop(loop_: *mut memwait_loop_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -428,10 +429,10 @@ extern "C" {
     pub fn memwait_loop_pending(loop_: *const memwait_loop_t) -> usize;
 }
 extern "C" {
-    /// Binds an operation that is not pending to a loop. `callback` may be NULL, as for
-    /// memwait_op_wait(); `data` is passed to it. Must be called before all other functions of
-    /// operations: they fail with EINVAL for zeroed memory, and cannot detect other uninitialised
-    /// memory.
+    /// Binds an operation that is not pending to a loop. `callback` may be NULL, for example if
+    /// memwait_op_wait() waits for the operation; `data` is passed to the callback. Must be called before
+    /// all other functions of operations: they fail with EINVAL for zeroed memory, and cannot detect
+    /// other uninitialised memory.
     pub fn memwait_op_init(
         op: *mut memwait_op_t,
         loop_: *mut memwait_loop_t,
@@ -444,15 +445,15 @@ extern "C" {
     /// consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: the
     /// operation is not pending; its callback has run, or is running in this thread. -EINPROGRESS: its
     /// callback is still running in another thread, and may use the data that belongs to the operation;
-    /// an operation of memwait_watch\*() is cancelled, and pending until that callback returns. -EPERM:
-    /// in a child of fork(). Other errors come from a seccomp filter, and the operation is still
+    /// an operation of memwait_watch\*() is cancelled, but stays pending until that callback returns.
+    /// -EPERM: in a child of fork(). Other errors come from a seccomp filter, and the operation is still
     /// pending.
     pub fn memwait_op_cancel(op: *mut memwait_op_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
     #[must_use]
-    /// Gives back what an operation received when it ended, for a caller that does not want it any more,
-    /// as if memwait_op_cancel() had come in time:
+    /// Gives back what an operation received when it ended, for a caller that no longer wants the
+    /// result, as if memwait_op_cancel() had been called before the end:
     ///
     /// ```text
     /// lock			is unlocked. If the result was EOWNERDEAD and the data has not been
@@ -460,31 +461,32 @@ extern "C" {
     /// semaphore		is posted
     /// condition variable	is signalled, and its mutex unlocked
     /// word			is notified, for one waiter
-    /// received item		is sent again by the same operation, as the last one
+    /// received item is sent again by the same operation, as the newest item
     /// ```
     ///
-    /// Other operations receive nothing, nor does an operation that failed or timed out (but a wait for
-    /// a condition variable that timed out has locked the mutex), or was cancelled or undone: 0.
-    /// -EINPROGRESS: the item is being sent; the callback runs with 0, or with the error of the send.
-    /// -EBUSY: the operation is pending. -EINVAL: it was never begun. -EPERM: another thread owns the
-    /// lock, or this is a child of fork(). Other errors are those of the unlock, post, notify or send.
-    /// After a send that failed the item is still where it was received.
+    /// Does nothing and returns 0 for other operations, and for an operation that failed, timed out, was
+    /// cancelled or was undone. However, a wait for a condition variable that timed out has locked the
+    /// mutex, which is unlocked. -EINPROGRESS: the item is being sent; the callback runs with 0, or with
+    /// the error of the send. -EBUSY: the operation is pending. -EINVAL: it was never begun. -EPERM:
+    /// another thread owns the lock, or this is a child of fork(). Other errors are those of the unlock,
+    /// post, notify or send. If the send fails, the item is still in the memory to which it was
+    /// received.
     ///
-    /// An _async function that refuses its arguments has not begun the operation: an earlier result
-    /// would be given back. The object must still be there, and the array of a wait for several words.
-    /// For an item the loop must not have been closed.
+    /// An _async function that refuses its arguments has not begun the operation: this function would
+    /// give back an earlier result. The object must still exist, and so must the array of a wait for
+    /// several words. If an item must be sent again, the loop must not have been closed.
     pub fn memwait_op_undo(op: *mut memwait_op_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
     #[must_use]
     /// Dispatches the loop until a pending operation has ended and no other thread is running its
     /// callback. The operation must stay in place until this call has returned. On a loop that only the
-    /// calling thread uses, this is a blocking wait that memwait_loop_stop() can end. If it returns 0,
-    /// `*result` (if `result` is not NULL) is the result that the callback gets. -EINTR: the wait was
-    /// stopped; the operation is still pending, at its queue position: wait again, or cancel it.
-    /// -ECANCELED: the operation was cancelled. -EINVAL: the operation has not begun since
-    /// memwait_op_init(). -EPERM: in a child of fork(). A cancellation point; the operation stays
-    /// pending if the thread is cancelled.
+    /// calling thread uses, this is a blocking wait that memwait_loop_stop() can end. If this call
+    /// returns 0, `*result` (if `result` is not NULL) is the result that the callback gets. -EINTR: the
+    /// wait was stopped; the operation is still pending, at its queue position: wait again, or cancel
+    /// it. -ECANCELED: the operation was cancelled. -EINVAL: the operation has not begun since
+    /// memwait_op_init(). -EPERM: in a child of fork(). This function is a cancellation point; the
+    /// operation stays pending if the thread is cancelled.
     pub fn memwait_op_wait(
         op: *mut memwait_op_t,
         result: *mut ::std::os::raw::c_int,
@@ -514,13 +516,14 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Waits while \*word == expected. A word is a naturally aligned integer of that size, atomic or not.
+    /// Waits while \*word == expected. A word is a naturally aligned integer of the size in the
+    /// function's name, atomic or not.
     /// `timeout`: NULL: wait forever; otherwise a deadline on CLOCK_MONOTONIC, or on CLOCK_REALTIME with
     /// MEMWAIT_CLOCK_REALTIME, or a time from now with MEMWAIT_RELATIVE. `flags`: MEMWAIT_PRIVATE,
     /// MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
     ///
-    /// MEMWAIT_OWNED: deaths end the wait with MEMWAIT_OWNER_DIED, see memwait(4). The lower 62 bits of
-    /// a 64-bit word are its owner's id. The calling thread is given an id, which can fail with
+    /// With MEMWAIT_OWNED, a death ends the wait with MEMWAIT_OWNER_DIED; see memwait(4). The lower 62
+    /// bits of a 64-bit word are its owner's id. The calling thread is given an id, which can fail with
     /// -EOPNOTSUPP, -ENOSPC or -ENOMEM.
     ///
     /// Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED; or -EINVAL
@@ -561,9 +564,10 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// The same for an operation; MEMWAIT_OWNED uses the id of its loop. Returns MEMWAIT_PENDING if the
-    /// callback will run, with MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED; otherwise the result
-    /// of the wait. -EBUSY, -EPERM and -ENOSPC: see \*_async() at the top.
+    /// The form of memwait_wait\*() for an operation; MEMWAIT_OWNED uses the id of its loop. Returns
+    /// MEMWAIT_PENDING if the callback will run, with MEMWAIT_OK, MEMWAIT_TIMED_OUT or
+    /// MEMWAIT_OWNER_DIED; otherwise the result of the wait. -EBUSY, -EPERM and -ENOSPC: see \*_async()
+    /// at the top.
     pub fn memwait_wait8_async(
         word: *const ::std::os::raw::c_void,
         expected: u8,
@@ -608,9 +612,9 @@ extern "C" {
     /// the callback runs with MEMWAIT_OK, and memwait_op_count() returns how many. The word is compared
     /// only when the operation begins. Only one callback of the operation runs at a time; notifies that
     /// arrive while it runs are reported by the next callback. The operation ends with MEMWAIT_TIMED_OUT
-    /// or by memwait_op_cancel(), even in its callback, which may then free it or begin it again.
-    /// Notifies that were counted but not reported to a callback then pass to the next waiters, one to
-    /// each. MEMWAIT_OWNED fails with -EINVAL.
+    /// or by memwait_op_cancel(). The callback may itself cancel the operation, and then free it or
+    /// begin it again. After a cancel, notifies that were counted but not reported to a callback pass to
+    /// the next waiters, one to each. MEMWAIT_OWNED fails with -EINVAL.
     pub fn memwait_watch8(
         word: *const ::std::os::raw::c_void,
         expected: u8,
@@ -651,7 +655,7 @@ extern "C" {
 }
 extern "C" {
     /// Wakes up to `count` waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
-    /// `flags`: 0 or MEMWAIT_PRIVATE. If they contain a size, such as MEMWAIT_SIZE_U32, `word` must be
+    /// `flags`: 0 or MEMWAIT_PRIVATE. If `flags` contain a size, such as MEMWAIT_SIZE_U32, `word` must be
     /// aligned to that size. Returns how many were woken, or -EFAULT ...
     pub fn memwait_notify(
         word: *const ::std::os::raw::c_void,
@@ -661,12 +665,12 @@ extern "C" {
 }
 extern "C" {
     /// Applies an atomic operation (MEMWAIT_CHANGE_SET, _ADD, _AND, _OR, _XOR) to a 32-bit word and
-    /// wakes up to `count` waiters, in one system call that no signal, even SIGKILL, splits. `*old` (if
-    /// not NULL): the previous value. `flags`: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
+    /// wakes up to `count` waiters, in one system call that no signal, not even SIGKILL, can split. `*old`
+    /// (if not NULL): the previous value. `flags`: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
     /// -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
     ///
     /// With MEMWAIT_CHANGE_IF_NONE_WOKEN in `operation` the word is changed only if there was no waiter
-    /// to wake: a wait is woken, or sees the change. Otherwise `*old` is 0.
+    /// to wake: each waiter is woken or sees the change. If a waiter was woken, `*old` is 0.
     pub fn memwait_change_notify32(
         word: *mut ::std::os::raw::c_void,
         operation: ::std::os::raw::c_uint,
@@ -683,7 +687,7 @@ extern "C" {
     pub fn memwait_owner(id: *mut u64) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Returns the number of waiters, which may be stale on return: for tests and diagnosis.
+    /// Returns the number of waiters, which may be stale on return. For tests and diagnosis.
     pub fn memwait_waiters(
         word: *const ::std::os::raw::c_void,
         flags: ::std::os::raw::c_uint,
@@ -691,12 +695,12 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Waits while all `count` words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one is
-    /// notified. The wake-up consumes exactly one notify. Set addr, expected and flags (MEMWAIT_SIZE_U8
-    /// ... _U64, MEMWAIT_PRIVATE) in each element of `waits`, and the rest to 0; a word may occur several
-    /// times. `timeout` and `flags`: as for memwait_wait32(), without MEMWAIT_PRIVATE. `*index` (if `index`
-    /// is not NULL): with MEMWAIT_OK the notified word, with MEMWAIT_NOT_EQUAL the first word that
-    /// differs.
+    /// Waits while all `count` words (1 to MEMWAIT_GROUP_MAX) have their expected values, until one word
+    /// is notified. The wake-up consumes exactly one notify. Set addr, expected and flags
+    /// (MEMWAIT_SIZE_U8 ... _U64, MEMWAIT_PRIVATE) in each element of `waits`, and all other members to
+    /// 0; a word may occur several times. `timeout` and `flags`: as for memwait_wait32(), without
+    /// MEMWAIT_PRIVATE and MEMWAIT_OWNED. `*index` (if `index` is not NULL): with MEMWAIT_OK the notified
+    /// word, with MEMWAIT_NOT_EQUAL the first word that differs.
     ///
     /// Returns the results of memwait_wait32().
     pub fn memwait_wait_any(
@@ -709,8 +713,8 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// The same for an operation; memwait_op_index() returns the index. `waits` must stay unchanged while
-    /// the operation is pending.
+    /// The form of memwait_wait_any() for an operation; memwait_op_index() returns the index. `waits`
+    /// must stay unchanged while the operation is pending.
     pub fn memwait_wait_any_async(
         waits: *const memwait_wait,
         count: ::std::os::raw::c_uint,
@@ -722,9 +726,9 @@ extern "C" {
 extern "C" {
     /// If \*word == expected, wakes up to `count` waiters and moves up to `move` more to the end of
     /// `target`'s queue, in one system call. `flags`: 0 or MEMWAIT_PRIVATE, for both words. `*woken` and
-    /// `*moved` (if not NULL): how many. Moved waiters do not notice the move: after a signal a thread
-    /// compares its original word, and a cancelled operation that was notified passes the wake-up to the
-    /// next waiter of its original word.
+    /// `*moved` (if not NULL): how many waiters were woken and moved. Moved waiters do not notice the
+    /// move: after a signal a thread compares its original word, and a cancelled operation that was
+    /// notified passes the wake-up to the next waiter of its original word.
     ///
     /// Returns 0; MEMWAIT_NOT_EQUAL, with nothing done; a negative error number of memwait_wait32(); or
     /// -EXDEV: the words belong to two files, or only one of them belongs to a file.
@@ -777,9 +781,9 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// memwait_notify(target, count), then a wait on `word`, in one system call. `flags`: as for
+    /// Does memwait_notify(target, count), and then waits on `word`, in one system call. `flags`: as for
     /// memwait_wait32(); MEMWAIT_PRIVATE applies to both words. `*notified` (if `notified` is not NULL):
-    /// how many were woken.
+    /// how many waiters of `target` were woken.
     ///
     /// Returns the results of memwait_wait32(). -EINTR: the notify is done; continue with
     /// memwait_wait32() etc. Other errors: see `*notified`.
@@ -834,8 +838,8 @@ extern "C" {
     /// as for memwait_notify(). `woken`: NULL, or an array that receives how many waiters each notify
     /// woke. A loop that waits on many of the words is woken only a few times.
     ///
-    /// Returns how many were done. If that is less than `count`, the next notify failed. If the first
-    /// notify failed: -EINVAL, -EFAULT, -EOPNOTSUPP.
+    /// Returns the number of words notified. If this is less than `count`, the next notify failed. If the
+    /// first notify failed, returns -EINVAL, -EFAULT or -EOPNOTSUPP.
     pub fn memwait_notify_many(
         notifies: *const memwait_notify,
         count: ::std::os::raw::c_uint,
@@ -894,9 +898,9 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Not a cancellation point, not interrupted by signals. EDEADLK: the kind is ERRORCHECK, and the
-    /// caller holds the mutex. EAGAIN: the kind is RECURSIVE, and the caller has locked the mutex too
-    /// often.
+    /// These functions are not cancellation points, and signals do not interrupt them. EDEADLK: the kind
+    /// is ERRORCHECK, and the caller holds the mutex. EAGAIN: the kind is RECURSIVE, and the caller has
+    /// locked the mutex too often.
     ///
     /// All functions that lock a ROBUST mutex: EOWNERDEAD: the mutex is locked, and the previous owner
     /// died while it held the mutex. Repair the data that it protects and call
@@ -1027,8 +1031,8 @@ extern "C" {
     /// ENOTRECOVERABLE. Spurious returns are possible, as in POSIX: recheck the predicate. Cancellation
     /// points: cleanup handlers run with the mutex locked, and no signal is consumed. ETIMEDOUT: the
     /// deadline passed. EPERM: the mutex is not locked. With EPERM, or without the device, the mutex was
-    /// never unlocked. If the mutex is ROBUST, EOWNERDEAD: it is locked, and an owner died during the
-    /// wait; ENOTRECOVERABLE: it is not locked.
+    /// never unlocked. With a ROBUST mutex: EOWNERDEAD: the mutex is locked, and an owner died during
+    /// the wait. ENOTRECOVERABLE: the mutex is not locked.
     pub fn memwait_cond_wait(
         cond: *mut memwait_cond_t,
         mutex: *mut memwait_mutex_t,
@@ -1141,9 +1145,9 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Cancellation points. EINTR: as in sem_wait(3). Neither cancellation nor a signal ends the sleep
-    /// on a FAIR semaphore. ETIMEDOUT: the deadline passed. memwait_sem_trywait(): EAGAIN if the value
-    /// is 0.
+    /// The blocking waits are cancellation points. EINTR: as in sem_wait(3). Neither cancellation nor a
+    /// signal ends the sleep on a FAIR semaphore. ETIMEDOUT: the deadline passed. memwait_sem_trywait():
+    /// EAGAIN if the value is 0.
     pub fn memwait_sem_wait(sem: *mut memwait_sem_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1379,8 +1383,8 @@ fn bindgen_test_layout_memwait_barrier_t() {
 extern "C" {
     #[must_use]
     /// `flags`: 0 or MEMWAIT_PRIVATE. `count`: how many threads and operations meet; EINVAL if 0. Unless
-    /// the barrier is PRIVATE, no more than that may use it at a time: it could let all of them through
-    /// together.
+    /// the barrier is PRIVATE, no more than `count` may use it at a time: when `count` have met, the
+    /// barrier could let all others through as well.
     pub fn memwait_barrier_init(
         barrier: *mut memwait_barrier_t,
         flags: ::std::os::raw::c_uint,
@@ -1394,8 +1398,8 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// ETIMEDOUT withdraws the arrival, and so does cancelling an operation. EPIPE: the barrier was
-    /// aborted or reset.
+    /// A wait that fails with ETIMEDOUT withdraws its arrival, and so does a cancelled operation. EPIPE:
+    /// the barrier was aborted or reset.
     pub fn memwait_barrier_wait(barrier: *mut memwait_barrier_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1678,8 +1682,8 @@ extern "C" {
 extern "C" {
     #[must_use]
     /// For a process that maps a channel: sets `*item_size` and `*capacity` to the values that the channel
-    /// was initialised with. `memory`: size of the mapping at `channel`, in bytes. EINVAL is also the
-    /// error if the channel is larger than `memory` according to its header; it must not be used then.
+    /// was initialised with. `memory`: size of the mapping at `channel`, in bytes. Also fails with EINVAL
+    /// if the channel is larger than `memory` according to its header; the channel must not be used then.
     pub fn memwait_channel_attach(
         channel: *const memwait_channel_t,
         memory: usize,
