@@ -154,7 +154,7 @@ debian_uri()
 make_root()
 {
 	local dir=$1 suite=$2 packages=$3 extra=$4 architectures=$5 hook=${6:-true}
-	local uri extra_uri mode=unshare before=true without=() path
+	local uri extra_uri mode=unshare before=true excludes=() path
 	uri=$(debian_uri 0)
 	[ -n "$uri" ] || die "no apt source for Debian is configured on this machine"
 	extra_uri=$uri
@@ -167,7 +167,7 @@ make_root()
 	if [ "${hook##*/}" = fetch-kernels ]; then
 		# No guest has these devices, and nobody reads manuals there.
 		for path in share/{doc,locale,man} modules/\*/kernel/{sound,drivers/{gpu,media,net}}; do
-			without+=("--dpkgopt=path-exclude=/*/$path/*")
+			excludes+=("--dpkgopt=path-exclude=/*/$path/*")
 		done
 		# Packages of some kernels make an initramfs, which nothing boots, and which takes minutes.
 		# shellcheck disable=SC2016
@@ -175,7 +175,7 @@ make_root()
 			ln -s /bin/true "$1/usr/sbin/update-initramfs"'
 	fi
 	# The root passes through a tar archive, so that all files belong to the user who runs this.
-	mmdebstrap --mode=$mode --variant=apt --include="$packages" "${without[@]}" \
+	mmdebstrap --mode=$mode --variant=apt --include="$packages" "${excludes[@]}" \
 		${architectures:+--architectures="$architectures"} \
 		--essential-hook="$before" --customize-hook="$hook \"\$1\"" \
 		"$suite" - "deb $uri $suite main" "deb $extra_uri $extra main" |
@@ -563,21 +563,29 @@ acceleration()
 	cat "$known"
 }
 
-make_test()
+# make_tests DIR ROOT HARNESS USERLIB NAME...: builds programs of tests as DIR/selftests/NAME, those that can be built.
+make_tests()
 {
-	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4 folder
+	local dir=/cache/tests/${1##*/} folder name
 	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1/userlib/memwait"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
 	for folder in module hostile userlib bench fuzz; do
 		cp "$top/selftests/$folder"/*.h "$1/selftests/$folder/"
 	done
-	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
-	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
+	for name in "${@:5}"; do
+		cp "$top/selftests/$name.c" "$1/selftests/$name.c"
+	done
+	cp "$top"/userlib/*.h "$4"/*.a "$1/userlib/"
 	cp "$top"/userlib/memwait/*.h "$1/userlib/memwait/"
-	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
-		OUTPUT="$dir/selftests" CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="$test" \
+	in_root "$2" make -s -k -j"$(nproc)" -C "$dir/selftests" KSELFTEST="/cache/${3##*/}/tools/testing/selftests" \
+		OUTPUT="$dir/selftests" CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="${*:5}" \
 		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
+}
+
+make_test()
+{
+	make_tests "$@" && rm -rf "$1"/{uapi,userlib}
 }
 
 # Copies the files from which the library is built to $1.
@@ -626,40 +634,73 @@ need_userlib()
 	artefact "$userlib" "build library" make_userlib "$root"
 }
 
+# For the compiler $cc, once: the directories that a test is built with, and a hash of what else a test of a
+# folder depends on.
+declare -A harness_of root_of userlib_of inputs_of
+
+# Sets $harness, $root and $userlib, and $dir to the directory of the test $1 in the cache.
+need_test_parts()
+{
+	local folder=${1%%/*} files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
+	if [ -z "${userlib_of[$cc]:-}" ]; then
+		need_harness
+		need_compiler
+		need_userlib
+		harness_of[$cc]=$harness
+		root_of[$cc]=$root
+		userlib_of[$cc]=$userlib
+	fi
+	harness=${harness_of[$cc]}
+	root=${root_of[$cc]}
+	userlib=${userlib_of[$cc]}
+	if [ -z "${inputs_of[$folder $cc]:-}" ]; then
+		case $folder in
+		module | hostile) files+=("$top"/selftests/{module,hostile}/*.h) ;;
+		userlib) files+=("$top"/selftests/userlib/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
+		bench) files+=("$top"/selftests/bench/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
+		fuzz) files+=("$top"/selftests/fuzz/*.h) ;;
+		esac
+		inputs_of[$folder $cc]=$(echo "$harness $root $cc" |
+			hash_of "$top/selftests/Makefile" "$here/artefacts.sh" "${files[@]}")
+	fi
+	dir=$cache/tests/${1//\//-}-$(echo "${inputs_of[$folder $cc]}" | hash_of "$top/selftests/$1.c")
+}
+
 # Sets $test to the statically linked program of the test $1, and $userlib.
 need_test()
 {
-	local root harness dir files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
-	need_harness
-	need_compiler
-	need_userlib
-	case $1 in
-	module/* | hostile/*) files+=("$top"/selftests/{module,hostile}/*.h) ;;
-	userlib/*) files+=("$top"/selftests/userlib/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
-	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
-	fuzz/*) files+=("$top"/selftests/fuzz/*.h) ;;
-	esac
-	dir=$cache/tests/${1//\//-}-$(echo "$harness $root $cc" | hash_of "$top/selftests/Makefile" \
-		"${files[@]}" "$top/selftests/$1.c")
-	artefact "$dir" "build test $1" make_test "$root" "$harness" "$1" "$userlib"
+	local root harness dir
+	need_test_parts "$1"
+	artefact "$dir" "build test $1" make_test "$root" "$harness" "$userlib" "$1"
 	test=$dir/selftests/$1
 }
 
-# need_tests NAME...: builds the tests that are not in the cache, as many at a time as there are
-# processors.
+# take_test DIR BATCH NAME
+take_test()
+{
+	mkdir -p "$1/selftests/${3%/*}"
+	mv "$2/selftests/$3" "$1/selftests/$3"
+}
+
+# need_tests NAME...: builds the tests that are not in the cache, in one run of make. need_test builds those
+# that failed again, and shows why.
 need_tests()
 {
-	local name
-	need_harness
-	need_userlib
+	local root harness dir name batch missing=()
 	for name; do
 		case $name in *.sh) continue ;; esac
-		while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
-			wait -n || :
-		done
-		(need_test "$name") &
+		need_test_parts "$name"
+		[ -d "$dir" ] || missing+=("$name")
 	done
-	wait
+	[ ${#missing[@]} -gt 1 ] || return 0
+	mkdir -p "$cache/tests"
+	batch=$(mktemp -d "$cache/tests/batch-XXXXXXXXXXXXXXXX")
+	step "build ${#missing[@]} tests" make_tests "$batch" "$root" "$harness" "$userlib" "${missing[@]}" || :
+	for name in "${missing[@]}"; do
+		need_test_parts "$name"
+		[ ! -x "$batch/selftests/$name" ] || artefact "$dir" "" take_test "$batch" "$name"
+	done
+	rm -rf "$batch"
 }
 
 # Sets $demo to the statically linked demo.
