@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: without the device. Functions that might have to wait or wake fail immediately, with the
- * reason. L0: no caller gets past a lock that it does not hold, even if the device was available
- * before.
+ * L2: functions without the device. Functions that might have to wait or wake fail immediately and
+ * return the reason. L0: no caller gets past a lock that it does not hold, even if the device was
+ * available before.
  */
 #include "userlib_test.h"
 #include "refuse_test.h"
@@ -37,7 +37,7 @@ static unsigned int unused_major(void)
 	return major;
 }
 
-/* What /dev/memwait is: missing, a node without a driver, or another device that can be opened. */
+/* State of /dev/memwait: missing, a node without a driver, or another device that can be opened. */
 enum what { NOTHING, UNDRIVEN, NULL_DEVICE, URANDOM };
 
 /* Hides /dev from this process, before the library has opened the device. */
@@ -120,7 +120,7 @@ static void check_all(struct __test_metadata *_metadata)
 		EXPECT_EQ(absent, memwait_mutex_trylock(&mutex));
 		EXPECT_EQ(absent, memwait_mutex_timedlock(&mutex, &later_today));
 		EXPECT_EQ(absent, memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &later));
-		/* Therefore no thread holds the mutex. */
+		/* No thread holds the mutex. */
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(&mutex));
 		EXPECT_EQ(EINVAL, memwait_mutex_consistent(&mutex));
 		EXPECT_EQ(0, memwait_mutex_destroy(&mutex));
@@ -211,7 +211,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(next, next_number());
 }
 
-/* Only for the tests' time limit. */
+/* The fixture exists only for the tests' time limit. */
 FIXTURE(absent)
 {
 };
@@ -248,7 +248,9 @@ TEST_F_TIMEOUT(absent, L10_with_a_device_with_other_ioctls, 300)
 	check_all(_metadata);
 }
 
-/* As in a container that was started with --device /dev/memwait:/dev/memwait:r. */
+/*
+ * The node can only be read, as in a container started with --device /dev/memwait:/dev/memwait:r.
+ */
 TEST_F_TIMEOUT(absent, L2_a_node_that_can_only_be_read, 300)
 {
 	memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
@@ -307,13 +309,14 @@ TEST_F_TIMEOUT(absent, L0_an_ioctl_is_refused, 300)
 }
 
 /*
- * Errors that locks and operations return with a meaning of their own, or for an invalid argument.
+ * Error numbers that have another meaning as the result of a lock or an operation, or that report
+ * an invalid argument.
  */
 static const unsigned int meaningful[] = {
 	EAGAIN, EBUSY, EDEADLK, EINPROGRESS, ENOTRECOVERABLE, EOWNERDEAD, EPIPE, ETIMEDOUT,
 };
 
-/* Several filters: the last one determines the error. */
+/* If a thread has several filters, the last filter determines the error. */
 TEST_F_TIMEOUT(absent, L0_errors_of_open_are_not_mistaken_for_results_of_locks, 300)
 {
 	static const unsigned int others[] = { EINTR, EINVAL };
@@ -337,8 +340,8 @@ static const unsigned int later_ioctls[] = {
 };
 
 /*
- * In a child, because a filter is permanent. @error: the filter's error; @expected: the
- * error that the library returns.
+ * Runs in a child, because a filter is permanent. @error: the filter's error; @expected: the error
+ * that the library returns.
  */
 static void check_without(struct __test_metadata *_metadata, unsigned int command,
 			  unsigned int error, int expected)
@@ -355,8 +358,8 @@ static void check_without(struct __test_metadata *_metadata, unsigned int comman
 }
 
 /*
- * A module that is still loaded after an upgrade of the library: it is refused when the device is
- * opened.
+ * A module that is older than the library, and still loaded after an upgrade of the library, is
+ * refused when the device is opened.
  */
 TEST_F_TIMEOUT(absent, L2_an_older_module, 300)
 {
@@ -380,7 +383,7 @@ TEST_F_TIMEOUT(absent, L0_a_later_ioctl_is_refused, 300)
 
 ADAPTER(trylock, void *arg, memwait_mutex_trylock(arg))
 
-/* Including the error that the kernel returns to a thread without an id. */
+/* This includes the error that the kernel returns to a thread without an id. */
 TEST_F_TIMEOUT(absent, L2_a_wait_that_is_refused_is_not_repeated, 300)
 {
 	memwait_mutex_t mutex = { 0 }, robust;
@@ -399,7 +402,6 @@ TEST_F_TIMEOUT(absent, L2_a_wait_that_is_refused_is_not_repeated, 300)
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 }
 
-/* The operation continues. */
 TEST_F_TIMEOUT(absent, L3_a_refused_cancel_is_not_done, 300)
 {
 	struct counted_op counted;
@@ -433,7 +435,7 @@ TEST_F_TIMEOUT(absent, L0_memwait_available_reports_the_reason, 300)
 	limit.rlim_cur = (rlim_t)n + 1;
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
 	EXPECT_EQ(0, memwait_available());
-	/* The process has opened the device, and keeps it open. */
+	/* The process has opened the device, and does not close it. */
 	EXPECT_EQ(0, memwait_available());
 	limit.rlim_cur = (rlim_t)n + 2;
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
@@ -459,7 +461,7 @@ struct taken {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;		/* of cond */
 	memwait_channel_t *empty, *full;
-	unsigned int call, error;	/* call that is refused, and the error */
+	unsigned int call, error;	/* the refused call, and its error */
 };
 
 /* Returns how many calls succeeded although they must not. */
@@ -494,7 +496,7 @@ static int try_in_a_sandbox(void *arg)
 	in += !memwait_channel_clockrecv(taken->empty, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
 	in += !memwait_channel_trysend(taken->full, &item, sizeof(item));
 	in += !memwait_channel_clocksend(taken->full, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
-	/* A free lock may be acquired; then it is held. */
+	/* If the caller can acquire the free lock, it holds the lock. */
 	if (!memwait_mutex_lock(&taken->mutex)) {
 		in += !memwait_cond_clockwait(&taken->cond, &taken->mutex, CLOCK_MONOTONIC, &soon);
 		in += memwait_mutex_trylock(&taken->mutex) != EBUSY;

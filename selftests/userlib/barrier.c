@@ -177,7 +177,7 @@ USERLIB_TEST(L3_a_waiter_that_gives_up_has_not_arrived)
 	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 
-	/* The barrier still takes two. */
+	/* The barrier still takes two participants. */
 	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
@@ -186,7 +186,7 @@ USERLIB_TEST(L3_a_waiter_that_gives_up_has_not_arrived)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* Either the arrival is undone or it has let the other through, never both and never neither. */
+/* Either the arrival is undone or the other thread continues, never both and never neither. */
 USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 {
 	struct shared *shared = self->shared;
@@ -266,8 +266,8 @@ USERLIB_TEST(L5_a_wait_is_neither_interrupted_nor_cancelled)
 	pthread_cancel(runner.thread);
 	ret = memwait_barrier_wait(barrier);
 	/*
-	 * If this call comes while the signal is handled, the other thread finds that all have
-	 * arrived.
+	 * If this call comes while the signal is handled, the other thread finds that both
+	 * participants have arrived.
 	 */
 	EXPECT_TRUE(ret == 0 || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD - ret, runner_join(&runner));
@@ -381,7 +381,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
-	/* The next round takes two, like all others. */
+	/* The next round takes two participants, like all other rounds. */
 	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
@@ -425,8 +425,8 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 		cancelled = runner_join(&canceller);
 		if (ret == EINPROGRESS) {
 			/*
-			 * The arrival was undone before the other operation arrived, which is now
-			 * alone.
+			 * The arrival was undone before the other operation arrived, so the other
+			 * operation waits for a second participant.
 			 */
 			taken_back++;
 			ASSERT_EQ(0, cancelled);
@@ -474,7 +474,10 @@ USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 			ASSERT_EQ(0, counted.calls);
 		} else if (ret == MEMWAIT_BARRIER_SERIAL_THREAD) {
-			/* 0: the thread arrived while the operation was about to wait. */
+			/*
+			 * The result is 0 if the thread arrived while the operation was about to
+			 * wait.
+			 */
 			if (other == EINPROGRESS) {
 				ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 				other = counted.result;
@@ -529,8 +532,8 @@ USERLIB_TEST(L1_a_child_meets_its_parent)
 }
 
 /*
- * It is not specified whether the arrival of a killed process counts; but later participants meet,
- * and later rounds are normal.
+ * It is not specified whether the arrival of a killed process counts. Later participants still
+ * meet, and later rounds are normal.
  */
 USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 {
@@ -587,7 +590,10 @@ USERLIB_TEST(L7_others_continue_if_the_last_arrival_does_not_wake_them)
 				  memwait_barrier_wait(last.barrier));
 		ret = runner_join(&waiter);
 		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
-		/* Tried again with a later deadline if it gave up before the other had arrived. */
+		/*
+		 * The round is repeated with a later deadline if the thread gave up before the
+		 * other participant arrived.
+		 */
 		if (round && ret == ETIMEDOUT) {
 			ms *= 2;
 			EXPECT_LE(-1, memwait_barrier_wait(last.barrier));

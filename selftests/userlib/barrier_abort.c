@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Barriers that are aborted and reset: no participant passes alone, and none is left behind. */
+/*
+ * Barriers that are aborted and reset. No participant passes before the others have arrived, and no
+ * participant is left waiting.
+ */
 #include "barrier_test.h"
 
 #define ROUNDS	SOME_OF(2000)
 #define MEET	4
 
 /*
- * For a thread that is stalled after its system call has changed the word and before it wakes the
- * waiters.
+ * Set in a thread that is stalled after its system call has changed the word and before it wakes
+ * the waiters.
  */
 static __thread int *changes_first;
 /*
- * For a thread that is stalled after its reset has woken all waiters and before it begins the new
- * generation.
+ * Set in a thread that is stalled after its reset has woken all waiters and before it begins the
+ * new generation.
  */
 static __thread int *resets_first;
-/* For a thread whose ioctls that wake waiters fail. */
+/* Set in a thread whose ioctls that wake waiters fail. */
 static __thread bool cannot_wake;
 
 static int intercept(int fd, unsigned long request, void *argument)
@@ -141,7 +144,7 @@ USERLIB_TEST(a_reset_fails_all_waiters)
 			ASSERT_EQ(0, memwait_barrier_reset(barrier));
 			EXPECT_EQ(EPIPE, runner_join(&runner));
 			ASSERT_EQ(0, two_meet(barrier));
-			/* An operation that is dispatched only after others have met. */
+			/* This operation is dispatched only after other participants have met. */
 			counted.calls = 0;
 			ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 			ASSERT_EQ(0, memwait_barrier_reset(barrier));
@@ -177,11 +180,11 @@ USERLIB_TEST(waiters_woken_by_a_reset_may_arrive_immediately)
 		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
 		EXPECT_EQ(EPIPE, runner_join(&waiter));
 		EXPECT_FALSE(is_broken(last.barrier));
-		/* Except if an abort comes in between. */
+		/* An abort before the next arrivals breaks the barrier again. */
 		if (i % 3 == 1)
 			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 		EXPECT_EQ(i % 3 == 1 ? EPIPE : 0, two_meet(last.barrier));
-		/* The reset does not end an abort that comes after they have met. */
+		/* If an abort comes after the participants have met, the reset does not end it. */
 		if (i % 3 == 2)
 			ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
 		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
@@ -302,7 +305,7 @@ USERLIB_TEST(an_abort_during_the_last_arrival_at_a_private_barrier)
 	struct runner within;
 	int i, first;
 
-	/* If 2, one operation is cancelled. */
+	/* In case 2, one operation is cancelled. */
 	for (first = 0; first < 3; first++) {
 		last.still = 0;
 		ASSERT_EQ(0, memwait_barrier_init(last.barrier, MEMWAIT_PRIVATE, 3));
@@ -330,7 +333,7 @@ USERLIB_TEST(an_abort_during_the_last_arrival_at_a_private_barrier)
 	}
 }
 
-/* One thread waits, and the last one has found it and is stalled. */
+/* One thread waits. The last thread has found that waiter, and is stalled. */
 static void two_arrive(struct last *last, struct runner *waiter, struct runner *within)
 {
 	runner_start(waiter, memwait_barrier_wait, last->barrier);
@@ -339,7 +342,10 @@ static void two_arrive(struct last *last, struct runner *waiter, struct runner *
 	spin_until(__atomic_load_n(&last->still, __ATOMIC_ACQUIRE));
 }
 
-/* All have met but were not woken: a waiter that the abort wakes notifies the others. */
+/*
+ * All participants have met but were not woken: the waiter that the abort wakes notifies the
+ * others.
+ */
 USERLIB_TEST(an_abort_before_the_last_arrival_has_woken_the_others)
 {
 	struct last last = { .barrier = self->shared };
@@ -362,14 +368,16 @@ USERLIB_TEST(a_reset_before_the_last_arrival_has_woken_the_others)
 	struct runner waiter, within, again;
 	int others, ret;
 
-	/* No arrivals since, one, or two, the last of which is stalled as well. */
+	/*
+	 * Since the reset no thread has arrived, or one, or two of which the last is also stalled.
+	 */
 	for (others = 0; others < 3; others++) {
 		last.still = 0;
 		next.still = 0;
 		ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
 		two_arrive(&last, &waiter, &within);
 		ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
-		/* It may have met the stalled thread before the reset. */
+		/* The waiter may have met the stalled thread before the reset. */
 		ret = runner_join(&waiter);
 		EXPECT_TRUE(ret == EPIPE || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 		if (others) {
@@ -421,7 +429,7 @@ USERLIB_TEST(a_reset_wakes_waiters_that_an_abort_is_about_to_wake)
 	spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
 	ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
 	EXPECT_EQ(EPIPE, runner_join(&waiter));
-	/* The first call remains in the number of arrivals, an upper bound. */
+	/* The first call remains in the number of arrivals, which is an upper bound. */
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(ETIMEDOUT,
 			  memwait_barrier_clockwait(last.barrier, CLOCK_MONOTONIC, &past));
@@ -455,8 +463,8 @@ USERLIB_TEST(L8_it_may_be_destroyed_immediately_after_an_abort)
 }
 
 /*
- * During aborts and resets a participant may pass only if all others were present at some time
- * during its call. Each participant counts its begins and ends.
+ * During aborts and resets a participant may pass only if all other participants were present at
+ * some time during its call. Each participant counts how often it began and ended a call.
  */
 struct crowd {
 	memwait_barrier_t barrier;
@@ -468,7 +476,7 @@ struct crowd {
 struct part {
 	struct crowd *crowd;
 	int number, error;
-	int ended[MEET];		/* counts of all participants when this participant began */
+	int ended[MEET];		/* all participants' counts when this call began */
 	memwait_op_t op;
 };
 
@@ -545,7 +553,7 @@ static int abort_often(void *arg)
 		ret = memwait_barrier_reset(&crowd->barrier);
 		if (ret)
 			return ret;
-		/* They must always meet again. */
+		/* After the end of the aborts, the participants must always meet again. */
 		met = __atomic_load_n(&crowd->serial, __ATOMIC_SEQ_CST);
 		spin_until(__atomic_load_n(&crowd->serial, __ATOMIC_SEQ_CST) > met);
 	}
@@ -586,7 +594,7 @@ USERLIB_TEST(R1_no_participant_passes_alone_during_aborts)
 		EXPECT_EQ(0, parts[3].error);
 		EXPECT_EQ(0, crowd->alone);
 		EXPECT_LE(crowd->stop, crowd->serial);
-		/* A reset may take SERIAL_THREAD from the participants that meet next. */
+		/* A reset may discard SERIAL_THREAD of the participants that meet next. */
 		EXPECT_LE(crowd->passed, MEET * (crowd->serial + crowd->stop));
 		EXPECT_LE(MEET, crowd->failed);
 		TH_LOG("%d aborts, %d met: %d passed, %d failed", crowd->stop, crowd->serial,

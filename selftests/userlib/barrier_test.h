@@ -6,7 +6,7 @@
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* A thread that stops after it found that all have arrived and before it wakes them. */
+/* Set in a thread that is stalled after it found that all have arrived and before it wakes them. */
 static __thread int *stalls;
 
 /* Sets *still to 1, and returns when it is 2. */

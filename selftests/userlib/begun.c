@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Once the callback of an operation has begun, another thread cannot cancel the operation, and its
- * owner may begin it again. The dispatching thread must therefore not access the operation any
- * more, however late it runs the callback. The same holds for a thread that runs the callback
- * immediately.
+ * Once the callback of an operation has begun, another thread cannot cancel the operation, and the
+ * owner of the operation may begin it again. The dispatching thread must therefore not access the
+ * operation after that, however late it runs the callback. The same applies to a thread that runs
+ * the callback immediately.
  */
 #include "userlib_test.h"
 
-static memwait_op_t *to_free;	/* once the loop is unlocked */
-static int cancel_result;		/* result of cancel */
+static memwait_op_t *to_free;	/* freed once the loop is unlocked */
+static int cancel_result;		/* result of memwait_op_cancel() */
 
 static int cancel_and_free(void *arg)
 {
@@ -19,7 +19,10 @@ static int cancel_and_free(void *arg)
 	return ret;
 }
 
-/* The library enables cancellation when it has unlocked a loop. No thread is cancelled here. */
+/*
+ * The library calls this function to enable cancellation after it has unlocked a loop. No thread is
+ * cancelled in this test.
+ */
 int pthread_setcancelstate(int state, int *old)
 {
 	memwait_op_t *op = to_free;

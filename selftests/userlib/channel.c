@@ -36,7 +36,7 @@ USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 			poll(&pfd, 1, -1);
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
-		/* The two threads may depend on the loop to receive. */
+		/* The two threads may need the loop to receive their items. */
 		while (!runner_is_done(&sending[0]) || !runner_is_done(&sending[1])) {
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 			sched_yield();
@@ -99,7 +99,7 @@ USERLIB_TEST(R8_processes_share_a_channel)
 	close(memfd);
 }
 
-/* No size except 0 is too small for the items, however large they are. */
+/* Every size except 0 is large enough; the size of the items does not overflow. */
 USERLIB_TEST(R2_a_size_does_not_overflow)
 {
 	static const size_t largest[] = { SIZE_MAX, UINT32_MAX, SIZE_MAX / 2, UINT32_MAX / 2 };
@@ -174,7 +174,7 @@ USERLIB_TEST(R2_sizes_and_errors)
 	}
 }
 
-/* Arguments of all functions. */
+/* Arguments for all functions of a channel. */
 struct arguments {
 	memwait_channel_t *channel;
 	void *item;
@@ -333,7 +333,7 @@ USERLIB_TEST(R2_an_item_of_another_size_is_not_transferred)
 	make_half_full(_metadata, &with, 0);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		with.size = sizes[i];
-		/* Some have the right size in their lower 32 bits. */
+		/* Some of the wrong sizes have the right size in their lower 32 bits. */
 		if (sizes[i] != sizeof(item[0]))
 			check_refused(_metadata, &with, true, EMSGSIZE);
 	}
@@ -345,7 +345,10 @@ USERLIB_TEST(R2_an_item_of_another_size_is_not_transferred)
 	EXPECT_EQ(0, memwait_channel_destroy(with.channel));
 }
 
-/* A channel must lie within the memory that its user has mapped, whatever its words say. */
+/*
+ * A channel must lie within the memory that its user has mapped, regardless of the contents of its
+ * words.
+ */
 USERLIB_TEST(R2_only_a_complete_channel_can_be_attached)
 {
 	static const int wrong[] = { ITEM_SIZE, CAPACITY, SLOT_SIZE, SLOT_SIZE + 1, POSITIONS };
@@ -442,7 +445,7 @@ USERLIB_TEST(R5_items_of_every_size_arrive_complete)
 	}
 }
 
-/* Statistics of a receiving process. */
+/* Statistics of one receiving process. */
 struct tally {
 	long received;
 	int violations;
@@ -561,7 +564,9 @@ static int report_length(memwait_channel_t *channel)
 	return memwait_channel_length(channel) > 1;
 }
 
-/* The full ring is emptied and filled between any two instructions of the thread that asks. */
+/*
+ * The ring is emptied and filled between any two instructions of the thread that reads the length.
+ */
 USERLIB_TEST(R5_a_length_is_not_above_the_capacity)
 {
 	memwait_channel_t *channel = self->shared;

@@ -104,7 +104,7 @@ static int send_of_number(void *arg)
 	return memwait_channel_send(sender->channel, &item, sizeof(item));
 }
 
-/* The free slot goes either to the operation or to the thread behind it. */
+/* The item or the free slot goes either to the operation or to the thread behind it. */
 USERLIB_TEST(L3_cancel_races_with_receive)
 {
 	memwait_channel_t *channel = self->shared;

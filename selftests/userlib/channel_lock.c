@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A thread that holds a lock of a channel is stalled. Operations and calls that only try do not
- * wait for it, and loops continue; nor does any other thread depend on them when the stalled thread
- * continues.
+ * wait for that thread, and loops continue. After the stalled thread has continued, no other thread
+ * depends on these operations and loops.
  */
 #include "channel_test.h"
 #include "ioctl_test.h"
 
-/* The thread is stalled before its next notify, which then may fail. */
+/* Set in a thread that is stalled before its next notify, which may then fail. */
 static __thread struct stalled *stalled;
 
 struct stalled {
@@ -68,7 +68,7 @@ static void let_continue(struct stalled *peer)
 	__atomic_store_n(&peer->may_continue, 1, __ATOMIC_RELEASE);
 }
 
-/* A thread that tries, begins an operation, and begins and cancels another operation. */
+/* A thread that makes a try call, begins an operation, and begins and cancels another operation. */
 struct trying {
 	memwait_channel_t *channel;
 	bool receives;
@@ -96,7 +96,7 @@ static struct runner *await_done_or_asleep(struct runner *runner)
 	return runner;
 }
 
-/* A call that blocks, behind the operation. */
+/* A blocking call that is queued behind the operation. */
 struct blocking {
 	memwait_channel_t *channel;
 	bool receives;
@@ -110,7 +110,7 @@ static int transfer_blocking(void *arg)
 	return transfer(blocking->channel, blocking->receives, &blocking->item);
 }
 
-/* @behind: a waiter of the other side, so that the stalled thread has a waiter to notify. */
+/* @behind: a waiter of the other side, which the stalled thread has to notify */
 static void check_stalled(struct __test_metadata *_metadata, memwait_channel_t *channel,
 			  memwait_loop_t *loop, unsigned int flags, bool receives)
 {
@@ -139,7 +139,10 @@ static void check_stalled(struct __test_metadata *_metadata, memwait_channel_t *
 	let_continue(&peer);
 	EXPECT_EQ(0, runner_join(&peers));
 	EXPECT_EQ(0, runner_join(&tries));
-	/* The blocking call came after the operation, whose loop does not run. */
+	/*
+	 * The blocking call came after the operation, but does not wait for the operation's loop,
+	 * which does not run.
+	 */
 	EXPECT_EQ(0, runner_join(&nexts));
 	if (!blocks) {
 		EXPECT_EQ(EBUSY, trying.tried);
@@ -151,7 +154,7 @@ static void check_stalled(struct __test_metadata *_metadata, memwait_channel_t *
 		EXPECT_EQ(0, trying.cancelled.calls);
 	}
 	EXPECT_EQ(0, runner_join(&behinds));
-	/* Three items of this side and one of the other. */
+	/* This side has transferred three items and the other side one. */
 	if (!blocks)
 		EXPECT_EQ(2, memwait_channel_length(channel));
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -207,7 +210,6 @@ USERLIB_TEST(R28_a_receiver_of_a_closed_channel_does_not_block)
 	}
 }
 
-/* The operation gets the lock of a killed peer. */
 USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_killed_peer)
 {
 	memwait_channel_t *channel = self->shared;
@@ -235,7 +237,8 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_killed_peer)
 }
 
 /*
- * A killed receiver is still notified. Because it never leaves, the channel is not destroyed here.
+ * A killed receiver still counts as a waiter and is notified. Because a killed receiver never
+ * leaves, the channel is not destroyed here.
  */
 USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Which waiters a channel notifies and which it does not: observed by the library's ioctls. */
+/* Tests which waiters a channel notifies. The tests observe the library's ioctls. */
 #include "channel_test.h"
 #include "ioctl_test.h"
 
 /*
- * Notifies, with or without a change of the word, are counted and can be made to fail. A function
- * can be run between the kernel's action and the return to the library.
+ * The test counts the notifies, with or without a change of the word, and can make them fail. It
+ * can also run a function after the kernel has acted and before the call returns to the library.
  */
 static struct {
 	int notifies;
-	int error;		/* error of every notify, which then does nothing; or 0 */
+	int error;		/* error of every notify, which then has no effect; or 0 */
 	void (*then)(void *arg);
 	void *arg;
-	int hold;		/* while set, a thread does not return from its wait */
+	int hold;		/* while set, no thread returns from its wait */
 } kernel;
 
 static int intercept(int fd, unsigned long request, void *argument)
@@ -81,7 +81,7 @@ USERLIB_TEST(a_woken_receiver_is_not_notified_again)
 		while (!memwait_channel_tryrecv(channel, &item, sizeof(item)))
 			;
 		EXPECT_EQ(4, item);
-		/* A receiver that does not exist is not notified. */
+		/* After the receiver has left, the send notifies no waiter. */
 		kernel.notifies = 0;
 		ASSERT_EQ(0, send_number(channel, 5));
 		ASSERT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
@@ -162,7 +162,7 @@ USERLIB_TEST(a_woken_thread_is_not_notified_again)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* Another receiver was faster; the woken one sleeps again. */
+/* Another receiver takes the item, and the woken receiver sleeps again. */
 static void take_and_let_wait_again(void *arg)
 {
 	struct receiving *receiving = arg;
@@ -198,8 +198,8 @@ USERLIB_TEST(R1_a_waiter_that_waits_again_is_notified_again)
 #define STAMPS	256
 
 /*
- * The same, and other waiters come and go, so that as many have armed as there are stamps, or twice
- * as many.
+ * Like take_and_let_wait_again(), but other waiters also come and go, so that as many waiters have
+ * armed as there are stamps, or twice as many.
  */
 static void others_come_and_go(void *arg)
 {
@@ -217,7 +217,7 @@ static void others_come_and_go(void *arg)
 	}
 }
 
-/* The same before the sender knows that it has woken the only waiter. */
+/* The waiter waits again before the sender knows that it has woken the only waiter. */
 USERLIB_TEST(R1_a_waiter_that_waits_again_during_the_notify_is_notified_again)
 {
 	void (*const happens[])(void *arg) = { take_and_let_wait_again, others_come_and_go };
@@ -253,7 +253,7 @@ static void take_and_let_all_wait_again(void *arg)
 			abort();
 }
 
-/* The same if no waiter has armed for as many positions as there are stamps. */
+/* The waiter waits again when no waiter has armed for as many positions as there are stamps. */
 USERLIB_TEST(R1_a_waiter_that_waits_again_long_after_arming_is_notified_again)
 {
 	static struct receiving receiving[STAMPS - 1];
@@ -268,7 +268,7 @@ USERLIB_TEST(R1_a_waiter_that_waits_again_long_after_arming_is_notified_again)
 		ASSERT_EQ(0, send_number(channel, 1));
 		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	}
-	/* This send finds no sleeping waiter, and must not affect those that sleep afterwards. */
+	/* This send finds no sleeping waiter, and must not affect waiters that sleep afterwards. */
 	kernel.arg = &receiving[0];
 	kernel.then = take_and_let_all_wait_again;
 	ASSERT_EQ(0, send_number(channel, 1));
@@ -299,7 +299,7 @@ USERLIB_TEST(R1_each_of_several_waiters_is_notified)
 		ASSERT_EQ(0, send_number(channel, i));
 		ASSERT_EQ(i, kernel.notifies);
 	}
-	/* The next send finds no sleeper, and later ones need not check. */
+	/* The next send finds no sleeper. Later sends need not check. */
 	for (i = 4; i <= 6; i++) {
 		ASSERT_EQ(0, send_number(channel, i));
 		EXPECT_EQ(4, kernel.notifies);
@@ -356,7 +356,7 @@ USERLIB_TEST(the_number_of_waiters_is_limited)
 	EXPECT_EQ(most, *event);
 	EXPECT_EQ(0, send_number(channel, 1));
 	EXPECT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
-	/* One more waiter fits, which may arm repeatedly. */
+	/* The count has room for one more waiter, which may arm repeatedly. */
 	*event -= one;
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	EXPECT_EQ(most, *event & most);

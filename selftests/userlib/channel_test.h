@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of channels share: numbered items, senders and receivers. */
+/* Definitions shared by the tests of channels: numbered items, senders and receivers. */
 #ifndef CHANNEL_TEST_H
 #define CHANNEL_TEST_H
 
@@ -14,7 +14,7 @@ struct item {
 	unsigned char padding[16];
 };
 
-/* A receiver. The numbers of each sender's items only increase. */
+/* A receiver. Items of one sender must arrive in the order of their numbers. */
 struct receiver {
 	memwait_channel_t *channel;
 	uint32_t last[SENDERS + 1];
@@ -148,8 +148,8 @@ static inline int send_once(void *arg)
 }
 
 /*
- * Receivers sleep on the half of the word that has the head, after a lock; senders on that of the
- * tail.
+ * Receivers sleep on the half of the word that has the head, which follows a lock. Senders sleep on
+ * the corresponding half of the word that has the tail.
  */
 #define RECEIVERS_WORD	(64 + 8)
 #define SENDERS_WORD	(128 + 8)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L9: close ends all pending operations, at any point of their progress. No callback runs, and
- * whatever an operation has received is passed to other waiters, as if each operation had been
- * cancelled.
+ * L9: close ends all pending operations, at any point of their progress. No callback runs. Whatever
+ * an operation has received is passed to other waiters, as if the operation had been cancelled.
  */
 #include "cond_test.h"
 #include "objects_test.h"
@@ -42,7 +41,7 @@ static const struct object objects[] = {
 	{ &send_way, MEMWAIT_PRIVATE },
 };
 
-/* A separate loop: the fixture's loop is not closed. */
+/* Returns a new loop, because the fixture's loop must not be closed. */
 static memwait_loop_t *new_loop(void)
 {
 	memwait_loop_t *loop;
@@ -51,7 +50,9 @@ static memwait_loop_t *new_loop(void)
 	return loop;
 }
 
-/* Makes the loop read all its completions without running a callback, which a cancel does. */
+/*
+ * Makes the loop read all its completions without running a callback, by cancelling an operation.
+ */
 static void read_all(memwait_loop_t *loop)
 {
 	struct counted_op last = counted_by(&last, loop);
@@ -70,7 +71,8 @@ static bool is_ended(const struct counted_op *counted)
 }
 
 /*
- * Either a thread is next in the queue, or there is no waiter: then the object is available, once.
+ * If a thread is queued behind the operation, the thread gets the object. If there is no other
+ * waiter, the object is available exactly once.
  */
 USERLIB_TEST(L9_what_an_operation_received_passes_to_the_next)
 {
@@ -109,7 +111,8 @@ USERLIB_TEST(L9_what_an_operation_received_passes_to_the_next)
 		EXPECT_TRUE(is_ended(&second));
 		if (state == QUEUED) {
 			/*
-			 * A thread at the gate of a read-write lock now sleeps on the other word.
+			 * A thread that waited at the gate of a read-write lock now sleeps on the
+			 * lock's other word.
 			 */
 			await_sleepers(way, object, kind, next);
 			ASSERT_EQ(0, way->give(object));
@@ -144,8 +147,8 @@ static int give_when_asked(struct giver *giver)
 }
 
 /*
- * If the object is given while the loop is being closed, either a callback gets it or the thread
- * behind.
+ * If the object is given while the loop is being closed, either a callback or the next thread gets
+ * the object.
  */
 static void race_with_give(struct __test_metadata *_metadata, const struct object *kind,
 			   void *object, struct giver *giver, int *called)
@@ -230,8 +233,8 @@ USERLIB_TEST(L9_close_races_with_give)
 }
 
 /*
- * States: waits for the signal; has received it; the loop has read that; waits for the mutex; has
- * it; the loop has read that.
+ * States of the operation: it waits for the signal; it has received the signal; the loop has read
+ * that completion; it waits for the mutex; it holds the mutex; the loop has read that completion.
  */
 USERLIB_TEST(L9_a_signal_passes_to_the_next)
 {
@@ -280,7 +283,7 @@ USERLIB_TEST(L9_a_signal_passes_to_the_next)
 	}
 }
 
-/* The arrival is undone, unless all had arrived. */
+/* The arrival is undone unless all participants had arrived. */
 USERLIB_TEST(L9_an_arrival_at_a_barrier_is_undone)
 {
 	static const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
@@ -304,7 +307,7 @@ USERLIB_TEST(L9_an_arrival_at_a_barrier_is_undone)
 			read_all(loop);
 		ASSERT_EQ(0, memwait_loop_close(loop));
 		EXPECT_TRUE(is_ended(&counted));
-		/* The next round takes two. */
+		/* The next round takes two participants. */
 		runner_start(&runner, memwait_barrier_wait, barrier);
 		runner_await_asleep(&runner);
 		met = memwait_barrier_wait(barrier);
@@ -319,7 +322,7 @@ static void count_notifies(memwait_op_t *op, int result, void *data)
 		*(unsigned int *)data += memwait_op_count(op);
 }
 
-/* A wait for one word, a wait for several, and a watch. */
+/* Tests a wait for one word, a wait for several words, and a watch. */
 USERLIB_TEST(L9_a_notify_passes_to_the_next)
 {
 	struct counted_op one, any, watch;
@@ -363,8 +366,8 @@ USERLIB_TEST(L9_a_notify_passes_to_the_next)
 	}
 }
 
-#define NOTIFIERS	2	/* threads, and the same number of processes */
-#define WAITS		16	/* of each loop that is closed */
+#define NOTIFIERS	2	/* number of threads, and also of processes */
+#define WAITS		16	/* number of waits of each closed loop */
 
 struct account {
 	uint32_t word;
@@ -394,8 +397,9 @@ static void count_ok(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * Each notify that was counted reaches one callback, of a loop that is closed or of an operation
- * that stays. The operations that stay are always queued, so that a notify can always be passed on.
+ * Each notify that was counted reaches one callback: of a loop that is closed later, or of an
+ * operation that stays. The operations that stay are always queued, so that a notify can always be
+ * passed on.
  */
 USERLIB_TEST(L9_R5_no_notify_is_lost_or_made_up)
 {
@@ -463,8 +467,8 @@ static void close_loop(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * A callback or another thread that uses the loop prevents close, which then does nothing. After a
- * stop the close succeeds.
+ * If a callback or another thread uses the loop, close fails and has no effect. After a stop the
+ * close succeeds.
  */
 USERLIB_TEST(L9_a_loop_in_use_is_not_closed)
 {
@@ -490,7 +494,7 @@ USERLIB_TEST(L9_a_loop_in_use_is_not_closed)
 	EXPECT_EQ(-EBUSY, closing.err);
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 
-	/* A callback of another loop can close it. */
+	/* A callback of another loop can close this loop. */
 	memwait_op_init(&closing.op, self->loop, close_loop, &closing);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &closing.op));
 	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
@@ -500,7 +504,9 @@ USERLIB_TEST(L9_a_loop_in_use_is_not_closed)
 	EXPECT_EQ(0, memwait_waiters(word, 0));
 }
 
-/* Most are queued and some are completed. All are ended, and no charge remains. */
+/*
+ * Most operations are queued and some are completed. Close ends all of them, and no charge remains.
+ */
 USERLIB_TEST(L9_many_operations)
 {
 	const int many = 1000;
@@ -523,7 +529,7 @@ USERLIB_TEST(L9_many_operations)
 	free(ops);
 }
 
-/* A copy of a descriptor that stays open after the close. */
+/* How a copy of the descriptor is made that stays open after the close. */
 enum copied { BY_DUP, BY_FORK, IN_A_MESSAGE, WAYS_TO_COPY };
 
 struct copy {

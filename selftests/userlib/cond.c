@@ -154,8 +154,8 @@ USERLIB_TEST(R12_threads_and_operations_are_woken_in_order)
 }
 
 /*
- * glibc bug 25847, a violation of POSIX: a waiter that comes after a signal must not take it from a
- * waiter that was there before. Here the earlier waiter must return without a further signal.
+ * glibc bug 25847, a violation of POSIX: a waiter that comes after a signal must not take the
+ * signal from an earlier waiter. Here the earlier waiter must return without a further signal.
  */
 USERLIB_TEST(R12_a_signal_is_not_stolen)
 {
@@ -171,7 +171,10 @@ USERLIB_TEST(R12_a_signal_is_not_stolen)
 		monitor->tickets = 0;
 		runner_start(&old.runner, wait_in_queue, &old);
 		await_waiting(monitor, 1);
-		/* The waiter may still be about to sleep; in every other round it sleeps. */
+		/*
+		 * In every other round the waiter sleeps. In the other rounds it may still be about
+		 * to sleep.
+		 */
 		if (round % 2)
 			await_sleeping(self->fd, monitor, 1);
 		memwait_cond_signal(&monitor->cond);
@@ -186,9 +189,7 @@ USERLIB_TEST(R12_a_signal_is_not_stolen)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/*
- * The classic test, with as many signals as tickets: if a signal is lost, a waiter sleeps forever.
- */
+/* There are as many signals as tickets: if a signal is lost, a waiter sleeps forever. */
 struct ticket_op {
 	struct monitor *monitor;
 	memwait_op_t op;
@@ -206,7 +207,7 @@ static void ticket_step(memwait_op_t *op, int result, void *data)
 			ticket->done = 1;
 			return;
 		}
-		/* The mutex is locked. */
+		/* The callback runs with the mutex locked. */
 		while (monitor->tickets && ticket->got < ticket->wanted) {
 			monitor->tickets--;
 			monitor->taken++;
@@ -325,7 +326,7 @@ USERLIB_TEST(R18_wait_async_unlocks_and_relocks)
 						       &counted.op));
 	ASSERT_EQ(0, memwait_mutex_trylock(&monitor->mutex));
 	ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
-	/* Signalled, but the mutex is not free. */
+	/* The operation was signalled, but the mutex is not free. */
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
@@ -334,7 +335,7 @@ USERLIB_TEST(R18_wait_async_unlocks_and_relocks)
 	EXPECT_EQ(0, counted.result);
 	EXPECT_EQ(EDEADLK, memwait_mutex_lock(&monitor->mutex));
 
-	/* The deadline has passed; another thread can lock the mutex nevertheless. */
+	/* The deadline has passed, but another thread can lock the mutex. */
 	soon = in_time(CLOCK_MONOTONIC, -1);
 	EXPECT_EQ(EINPROGRESS, memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
 							    CLOCK_MONOTONIC, &soon, &counted.op));
@@ -379,7 +380,10 @@ USERLIB_TEST(L8_destroy_right_after_broadcast)
 	}
 }
 
-/* The thread that would dispatch may be the one that destroys. */
+/*
+ * The thread that would dispatch the operation may be the thread that destroys the condition
+ * variable.
+ */
 USERLIB_TEST(L8_an_operation_that_was_not_dispatched_still_waits)
 {
 	struct monitor *monitor = self->shared;

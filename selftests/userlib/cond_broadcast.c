@@ -22,7 +22,10 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-/* In all cases no waiter for the condition remains, whoever holds the mutex. */
+/*
+ * After the broadcast no waiter for the condition remains, regardless of which thread holds the
+ * mutex.
+ */
 USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 {
 	static const unsigned int kinds[] = {
@@ -77,7 +80,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 	}
 }
 
-/* Without the mutex, which no thread holds. */
+/* The broadcaster does not hold the mutex, and no other thread does. */
 USERLIB_TEST(R5_broadcast_without_the_mutex_wakes_all)
 {
 	struct monitor *monitor = self->shared;
@@ -113,8 +116,8 @@ static int signal_and_stall(void *arg)
 }
 
 /*
- * A waiter destroys the mutex, which is not used only with the condition variable: the thread that
- * woke the waiter must not touch the mutex then.
+ * The mutex is also used without the condition variable, so a woken waiter may destroy it. After
+ * the wake-up, the thread that signals must not access the mutex.
  */
 USERLIB_TEST(L8_the_mutex_is_destroyed_during_the_broadcast)
 {
@@ -157,7 +160,10 @@ struct killer {
 	pid_t victim;
 };
 
-/* The first waiter to be woken. It runs before the broadcaster continues, and kills it. */
+/*
+ * The function of the first woken waiter, which runs before the broadcaster continues and kills the
+ * broadcaster.
+ */
 static int wait_and_kill(void *arg)
 {
 	struct killer *killer = arg;
@@ -173,7 +179,7 @@ static int wait_and_kill(void *arg)
 	return err ? err : memwait_mutex_unlock(&monitor->mutex);
 }
 
-/* Enough to be woken in several steps. */
+/* Number of waiters: more than one step wakes (MEMWAIT_STEP_WAKES). */
 #define CROWD	300
 
 USERLIB_TEST(L7_a_broadcaster_that_is_killed_has_woken_all)
@@ -225,7 +231,7 @@ static int wait_in_queue_until(void *arg)
 	return err;
 }
 
-/* The deadline applies to the wait for the condition, which ended in time. */
+/* The deadline applies only to the wait for the condition, which ended before the deadline. */
 USERLIB_TEST(L11_a_deadline_in_the_wait_for_the_mutex_is_no_timeout)
 {
 	struct monitor *monitor = self->shared;
@@ -233,7 +239,7 @@ USERLIB_TEST(L11_a_deadline_in_the_wait_for_the_mutex_is_no_timeout)
 	uint64_t deadline;
 	long ms = 100;
 
-	/* Tried again with a later deadline, until both are woken before their deadlines. */
+	/* Repeats with a later deadline until both waiters are woken before their deadlines. */
 	do {
 		ms *= 2;
 		monitor_init(monitor, 0);
@@ -258,20 +264,22 @@ USERLIB_TEST(L11_a_deadline_in_the_wait_for_the_mutex_is_no_timeout)
 		runner_join(&thread.runner);
 	} while (true);
 
-	/* Both have left the condition variable and sleep on the mutex without a deadline. */
+	/*
+	 * Both waiters have left the condition variable and sleep on the mutex without a deadline.
+	 */
 	spin_until(mw_readable(memwait_loop_fd(self->loop)));
 	EXPECT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	spin_until(now_ns(CLOCK_MONOTONIC) >= deadline);
 	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-	/* The first of them lets the other continue. */
+	/* The first waiter unlocks the mutex, so that the other waiter continues. */
 	ASSERT_EQ(0, dispatch_until(self->loop, &op.called, 1));
 	EXPECT_EQ(0, op.result);
 	EXPECT_EQ(0, runner_join(&thread.runner));
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/* Without a broadcast a timeout is reported, whatever the sequence is. */
+/* Without a new broadcast a timeout is reported, whatever the value of the sequence is. */
 USERLIB_TEST(L11_a_timeout_after_an_old_broadcast_is_reported)
 {
 	struct monitor *monitor = self->shared;
@@ -292,11 +300,11 @@ USERLIB_TEST(L11_a_timeout_after_an_old_broadcast_is_reported)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/* A waiter that must get the mutex after the thread that holds it. */
+/* A waiter that must not get the mutex before the holder has released it. */
 struct deprived {
 	struct monitor *monitor;
 	struct runner runner;
-	int released;		/* by the holder; protected by the mutex */
+	int released;		/* set by the holder; protected by the mutex */
 	int is_next;
 	int over;
 };
@@ -359,8 +367,8 @@ static void *exit_thread(void *arg)
 }
 
 /*
- * The wait must reacquire the mutex in any case: here after a notify and after a cancel, when the
- * program has closed the device and no descriptor is left.
+ * The wait must always reacquire the mutex. Here the program has closed the device and has no
+ * descriptor left, and the wait ends with a notify or a cancel.
  */
 USERLIB_TEST(L5_a_waiter_that_cannot_sleep_on_the_mutex_gets_it)
 {
@@ -414,8 +422,8 @@ USERLIB_TEST(L5_a_waiter_that_cannot_sleep_on_the_mutex_gets_it)
 }
 
 /*
- * POSIX: no thread is blocked on the condition variable any more, even if the woken threads must
- * still get the mutex.
+ * POSIX: the condition variable can be destroyed when no thread is blocked on it, even if the woken
+ * threads must still acquire the mutex.
  */
 USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 {
@@ -441,8 +449,8 @@ USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 }
 
 /*
- * One of several woken processes is killed before it locks the mutex: its wake-up passes to the
- * next.
+ * If one of several woken processes is killed before it locks the mutex, its wake-up passes to the
+ * next process.
  */
 USERLIB_TEST(L7_a_killed_woken_process_loses_no_unlock)
 {

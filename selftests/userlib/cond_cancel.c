@@ -20,7 +20,7 @@ USERLIB_TEST(L3_cancel_in_any_state_passes_the_signal_on)
 			switch (state) {
 			case 0:	/* waits for the signal */
 				break;
-			case 1:	/* has the signal, but was not dispatched */
+			case 1:	/* was signalled, but not dispatched */
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 				break;
 			case 2:	/* waits for the mutex */
@@ -69,7 +69,7 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 		if (round % 3)
 			memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		if (!memwait_op_cancel(&first.op)) {
-			/* The only signal is for the remaining waiter. */
+			/* The only signal went to the remaining waiter. */
 			taken_back++;
 			ASSERT_EQ(0, first.called);
 		} else {
@@ -124,7 +124,10 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 		pthread_join(cancelled.thread, NULL);
 		ASSERT_EQ(0, runner_join(&signaller));
 		if (cancelled.done) {
-			/* The first waiter has taken the ticket: another one for the second. */
+			/*
+			 * The first waiter has taken the ticket. The second waiter needs another
+			 * ticket.
+			 */
 			give_tickets(monitor, 1);
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		} else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of condition variables share: tickets that threads wait for, and a queue of
- * waiters.
+ * Definitions shared by the tests of condition variables: tickets that threads wait for, and a
+ * queue of waiters.
  */
 #ifndef COND_TEST_H
 #define COND_TEST_H
@@ -56,17 +56,15 @@ static inline int read_locked(struct monitor *monitor, const int *what)
 	return value;
 }
 
-/*
- * Returns when @n threads are in the wait: a thread that has counted itself and released the mutex.
- */
+/* Returns when @n threads have counted themselves and have released the mutex in their wait. */
 static inline void await_waiting(struct monitor *monitor, int n)
 {
 	spin_until(read_locked(monitor, &monitor->waiting) >= n);
 }
 
 /*
- * Returns when @n threads sleep in the kernel. The sequence is the first word of the condition
- * variable.
+ * Returns when @n threads sleep in the kernel. They sleep on the sequence, which is the first word
+ * of the condition variable.
  */
 static inline void await_sleeping(int fd, struct monitor *monitor, int n)
 {
@@ -84,7 +82,7 @@ static inline void give_tickets(struct monitor *monitor, int n)
 struct queued {
 	struct monitor *monitor;
 	int number;
-	int flag;		/* may leave; protected by the mutex */
+	int flag;		/* the waiter may leave; protected by the mutex */
 	int result;
 	int called;
 	struct timespec time;	/* deadline of wait_in_queue_until() */
@@ -100,7 +98,7 @@ static inline void leave_queue(struct queued *queued)
 		monitor->order[monitor->n_order++] = queued->number;
 }
 
-/* Leaves after the first wake-up, for any reason. */
+/* Leaves the queue after the first wake-up, for any reason. */
 static inline int wait_in_queue(void *arg)
 {
 	struct queued *queued = arg;

@@ -10,7 +10,7 @@
 
 #include <sys/resource.h>
 
-/* Flags and numbers that threads and processes share. */
+/* Accessors of flags and numbers that threads and processes share. */
 static inline int get(const int *number)
 {
 	return __atomic_load_n(number, __ATOMIC_ACQUIRE);
@@ -62,7 +62,7 @@ struct owner {
 	struct hold *hold;
 	struct runner runner;
 	pid_t pid;
-	int pipe[2];		/* the executed program writes to it */
+	int pipe[2];		/* the executed program writes to this pipe */
 };
 
 /* In memory that the owner shares with the test. */
@@ -70,7 +70,7 @@ struct hold {
 	int (*lock)(void *object);
 	void *object;
 	int times;		/* how often the owner locks the object */
-	int result;		/* of the last call */
+	int result;		/* result of the last lock call */
 	int locked, may_end;
 };
 
@@ -112,7 +112,7 @@ static inline void end_process(struct owner *owner)
 	_exit(0);
 }
 
-/* Starts an owner, which locks the object @times times. Does not wait until it has. */
+/* Starts an owner, which locks the object @times times. Does not wait for the lock. */
 static inline void owner_begin(struct owner *owner, struct hold *hold, int how,
 			       int (*lock)(void *object), void *object, int times)
 {
@@ -175,7 +175,7 @@ static inline void owner_end(struct owner *owner)
 	}
 }
 
-/* Removes what is left of the owner's process. */
+/* Reaps the owner's process. */
 static inline void owner_reap(struct owner *owner)
 {
 	if (owner->how == THREAD_ENDS)

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Death at any instruction, with exact accounting. Processes use one object of each kind, in memory
- * that each process maps at an address of its own. They block, try, give up, and wait in loops. One
- * after another they are killed at random times and replaced. No more may be lost than what the
- * dead processes held:
+ * Processes are killed at any instruction, and their effects are counted exactly. The processes use
+ * one object of each kind in shared memory, which each process maps at a different address. They
+ * block, try, give up, and wait in loops. They are killed at random times, one after another, and
+ * replaced. No more may be lost than the killed processes held:
  *
- * - a ROBUST lock reports each owner that died while it held the lock, and no other; all waiters
- *   get ENOTRECOVERABLE if it cannot be recovered; the data is as the last owner left it;
+ * - a ROBUST lock reports each owner that died while it held the lock, and no other owner; if the
+ *   lock cannot be recovered, all waiters get ENOTRECOVERABLE; the data is as the last owner left
+ *   it;
  * - any other mutex stays locked if its owner died, and the test unlocks it; a free mutex is
  *   acquired by its waiters;
  * - the value of a semaphore is the number of posts minus the number of waits that returned;
- * - producers and consumers wait for conditions, and none sleeps while it could proceed;
- * - each item that was sent is received once, in the order of its sender, or a dead process had it;
- *   a channel never loses capacity, and after it is closed all users end;
- * - no process passes a barrier or a wait group before all have arrived or are done; then all pass.
+ * - producers and consumers wait for conditions, and no process sleeps while it could proceed;
+ * - each item that was sent is received once, in the order of its sender, unless a killed process
+ *   held it; a channel never loses capacity, and after it is closed all users end;
+ * - no process passes a barrier before all have arrived, or a wait group before all are done; after
+ *   that all processes pass.
  *
- * Each process records in shared memory what it is about to do, and that it has done it, so that
- * only the call in which it dies is uncertain. Every other second all processes end, and the
- * accounts must balance. An object on which no process makes progress although one could is a
- * failure as well: the words and the state of each process are printed.
+ * Each process records in shared memory what it is about to do, and then that it has done it.
+ * Therefore only the call in which it dies is uncertain. Every other second all processes end, and
+ * the accounts must balance. The test also fails if processes could make progress with an object
+ * and none does. In this case it prints the words of the object and the state of each process.
  *
- * MEMWAIT_DEATHS_SECONDS sets the duration, MEMWAIT_DEATHS_SEED the seed of all random choices (the
- * scheduler makes further ones). MEMWAIT_DEATHS_ONLY is a list of the teams that run.
+ * MEMWAIT_DEATHS_SECONDS sets the duration, and MEMWAIT_DEATHS_SEED the seed of all random choices
+ * (the scheduler adds further randomness). MEMWAIT_DEATHS_ONLY is a list of the teams that run.
  */
 #include "deaths_book_test.h"
 
 /*
- * Sends an item that ends its receiver. If there are too many, the test receives them at the end.
+ * If the channel is empty, sends an item that ends its receiver. The test itself receives such an
+ * item at the end if no receiver is left.
  */
 static void poison_receivers(void)
 {
@@ -95,7 +98,7 @@ static bool can_meet(void)
 	return members && members_left() == members;
 }
 
-/* The epoch can end if all is done, or if there is a helper to do it. */
+/* The epoch can end if all its tickets are done, or if a process is present that completes them. */
 static bool can_pass(void)
 {
 	int slot;
@@ -109,7 +112,7 @@ static bool can_pass(void)
 	return false;
 }
 
-/* Whether there are processes that can proceed here, and must. */
+/* Returns whether processes that use this object can and must proceed. */
 static bool is_due(int watch)
 {
 	switch (watch) {
@@ -156,7 +159,10 @@ static const char *name_of(int watch)
 	return watch < OBJECTS ? kinds[watch].name : names[watch - OBJECTS];
 }
 
-/* While all processes end, let_them_end() checks the time. */
+/*
+ * Checks the progress with all objects. While all processes end, let_them_end() checks the time
+ * instead.
+ */
 static void watch_all(void)
 {
 	uint64_t now = now_ns(CLOCK_MONOTONIC);
@@ -195,7 +201,7 @@ static void pause_a_moment(void)
 {
 	struct timespec time = { .tv_nsec = NSEC_PER_MSEC / 10 + draw(5 * NSEC_PER_MSEC) };
 
-	/* Many short pauses. */
+	/* Half of the pauses are short, so that there are many. */
 	if (one_in(2))
 		time.tv_nsec /= 10;
 	nanosleep(&time, NULL);
@@ -203,7 +209,7 @@ static void pause_a_moment(void)
 
 /*
  * After a death all processes that can proceed must do so before a new process starts, because the
- * new one might wake processes that sleep by mistake.
+ * new process might wake processes that sleep by mistake.
  */
 static void await_progress(void)
 {
@@ -244,7 +250,7 @@ static void let_them_run(void)
 	}
 }
 
-/* All processes end by themselves, except some that are killed even now. */
+/* All processes end by themselves, except some processes that are killed during this time. */
 static void let_them_end(void)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
@@ -401,7 +407,7 @@ static void draw_teams(void)
 	}
 }
 
-/* Initialises everything, except what is continued. */
+/* Initialises all objects except those that continue from the last round. */
 static void begin_round(void)
 {
 	int o, slot;
@@ -454,13 +460,14 @@ static void one_round(void)
 	account_for_queue(ROBUST_QUEUE);
 	account_for_channel(rounds % 2);
 	/*
-	 * Neither can be destroyed, because processes that were killed in their wait have not left.
+	 * The barrier and the wait group cannot be destroyed, because processes that were killed in
+	 * their wait have not left.
 	 */
 	CHECK_OK(memwait_waitgroup_timedwait(&area->group, &past));
 	close_books();
 }
 
-/* As 32-bit words. */
+/* Formats the object as 32-bit words. */
 static const char *words_of(const void *object, size_t size)
 {
 	static char text[512];
@@ -562,7 +569,7 @@ static void totals(struct __test_metadata *_metadata)
 	       (unsigned long long)area->meetings, area->epoch, (unsigned long long)unsure_of);
 }
 
-/* @only is a comma-separated list; a name may be a prefix of several. */
+/* @only is a comma-separated list. An entry may be a prefix of several names. */
 static bool is_asked_for(const char *only, const char *name)
 {
 	const char *p = only;
@@ -614,7 +621,7 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 	my_random = seed | 1;
 	TH_LOG("seed %llu", (unsigned long long)seed);
 	my_loop = self->loop;
-	mw_await_owners(self->fd, 1);		/* the loop's */
+	mw_await_owners(self->fd, 1);		/* the owner of the loop */
 	ASSERT_EQ(0, memwait_owner(&id));
 	fill_slots();
 	ASSERT_LE(slots, MOST_SLOTS);

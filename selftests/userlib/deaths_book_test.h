@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The accounts of the deaths test: which processes run, what dead processes left behind, and what
- * the test does in their place.
+ * The accounts of the deaths test: which processes run, what the dead processes held, and which
+ * actions the test performs instead of the dead processes.
  */
 #ifndef DEATHS_BOOK_TEST_H
 #define DEATHS_BOOK_TEST_H
@@ -12,7 +12,7 @@
 #define ROUND		(2 * NSEC_PER_SEC)
 #define ROUND_DEATHS	20		/* minimum, for slow machines */
 #define PATIENCE	(60 * NSEC_PER_SEC * slowness())
-#define LULL		(5 * NSEC_PER_MSEC)	/* before a lock is suspected */
+#define LULL		(5 * NSEC_PER_MSEC)	/* until a lock is suspected */
 
 struct team {
 	const char *name;
@@ -20,7 +20,7 @@ struct team {
 	int object;
 	int least, most;	/* number of processes in a round */
 	bool locks, meets, helps;
-	bool never_killed;		/* a reader that dies counts as a reader forever */
+	bool never_killed;		/* a reader that dies would count as a reader forever */
 };
 
 static const struct team teams[] = {
@@ -37,17 +37,20 @@ static const struct team teams[] = {
 	{ "jugglers", juggle, 0, 0, 2, .locks = true, .meets = true, .helps = true },
 };
 
-/* Deaths of processes that held a lock, and of those that may have, since the last account. */
+/*
+ * Counts since the last account: deaths of processes that held a lock, and of processes that may
+ * have held it.
+ */
 static struct book {
 	uint64_t sure, maybe;
 	uint64_t all_sure, all_maybe, all_owners_died, all_turns;
 	/*
-	 * For locks that are not robust: a dead process may hold it, as long as no other acquires
-	 * it.
+	 * For locks that are not robust: a dead process may hold the lock until another process
+	 * acquires it.
 	 */
 	bool doubted;
 	uint64_t doubted_at, left_locked;
-	uint64_t posted;	/* tokens, in place of dead processes */
+	uint64_t posted;	/* tokens that the test posted for dead processes */
 } books[OBJECTS];
 
 enum { USE_QUEUE = OBJECTS, USE_ROBUST_QUEUE, CHANNEL, BARRIER, GROUP, WATCHES };
@@ -57,7 +60,7 @@ static struct watch {
 } watches[WATCHES];
 
 static const struct team *slot_team[MOST_SLOTS];
-static bool present[MOST_SLOTS];	/* in this round */
+static bool present[MOST_SLOTS];	/* slots used in this round */
 static int slots, members, memfd;
 static uint64_t births, deaths, rounds, ruins;
 static uint64_t may_have_sent, may_have_received, unsure_of, all_lost, all_unsure;
@@ -78,7 +81,7 @@ static void map_area(void)
 {
 	void *old = area, *hint = NULL;
 
-	/* At another address, if there is room. */
+	/* Maps the memory at another address, if there is room. */
 	if (old)
 		hint = (void *)((uintptr_t)old - (2 + draw(1000)) * (sizeof(*area) / 4096 * 4096));
 	area = mmap(hint, sizeof(*area), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
@@ -141,9 +144,9 @@ static uint32_t left_of(const struct guarded *g, int o)
 }
 
 /*
- * Whether the lock is held, but by no living process. A process that has just acquired it and has
- * not yet recorded that does not sleep. If the lock is sometimes free, the second look finds that,
- * or another acquisition, or the process that holds it.
+ * Whether the lock is held, but by no living process. A process that has acquired the lock but has
+ * not yet recorded that is not asleep. If the lock is free at times, the second look finds it free,
+ * or finds another acquisition, or finds the process that holds it.
  */
 static bool is_left_locked(int o)
 {
@@ -168,8 +171,8 @@ static bool is_left_locked(int o)
 }
 
 /*
- * Unlocks a lock in place of a dead process. A FAIR mutex with HANDED set is handed over as the
- * dead process would have done. A queue may have lost a signal.
+ * Unlocks a lock that a dead process held. A FAIR mutex with HANDED set is handed over, as the dead
+ * process would have done. A queue may have lost a signal.
  */
 static void unlock_for_dead_process(int o)
 {
@@ -209,7 +212,7 @@ static void settle_doubt(int o)
 	unlock_for_dead_process(o);
 }
 
-/* If all tokens are gone and all processes wait for them, dead processes had the tokens. */
+/* If no token is left and all processes wait for tokens, dead processes held the tokens. */
 static void settle_tokens(void)
 {
 	struct book *book = &books[TOKENS];
@@ -269,7 +272,7 @@ static void account_for_tickets(int slot)
 	}
 }
 
-/* Accounts for all that a process held when it died, as it recorded. */
+/* Accounts for everything that a process held when it died, according to its record. */
 static void account_for_death(int slot)
 {
 	struct record *record = record_of(slot);
@@ -306,7 +309,7 @@ static void has_ended(int slot, int status)
 	       record_of(slot)->form);
 }
 
-/* A value that changes whenever the process records something. */
+/* Returns a value that changes whenever the process records something. */
 static uint64_t trace_of(const struct record *record)
 {
 	uint64_t trace = load(&record->steps) + load(&record->arrived) + load(&record->returned) +
@@ -318,7 +321,7 @@ static uint64_t trace_of(const struct record *record)
 	return trace;
 }
 
-/* Returns a little after the process has recorded something: it is in a call by then. */
+/* Returns shortly after the process has recorded something, when it is inside a call. */
 static void await_trace(const struct record *record)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC / 4;
@@ -331,7 +334,7 @@ static void await_trace(const struct record *record)
 		n--;
 }
 
-/* Most processes have made calls before they are killed. Returns the slot, or -1. */
+/* Kills a process, usually after it has made some calls. Returns the slot, or -1. */
 static int kill_one(void)
 {
 	int slot = draw(slots), status;
@@ -382,8 +385,8 @@ static int init(int o)
 }
 
 /*
- * No process uses the object any more. Processes that died while they used it must not prevent
- * this.
+ * No process uses the object any more. Processes that died while they used the object must not
+ * prevent its destruction.
  */
 static int destroy(int o)
 {
@@ -420,7 +423,10 @@ static void renew_ruined(int o)
 	ruins++;
 }
 
-/* Processes may have died in their call of done, before or after it took effect. */
+/*
+ * Processes may have died in their call of memwait_waitgroup_done(), before or after the call took
+ * effect.
+ */
 static void settle_tickets(void)
 {
 	uint64_t unsure = 0, not_done = 0;
@@ -469,7 +475,7 @@ static void tend_group(void)
 	static uint32_t stopped;
 	int slot;
 
-	/* There may be no process left that claims tickets. */
+	/* Possibly no process that claims tickets is left. */
 	if (!running())
 		claim_tickets();
 	if (!all_done())
@@ -498,9 +504,7 @@ static int members_left(void)
 	return left;
 }
 
-/*
- * The test itself arrives in place of each member that is gone, as long as other members are left.
- */
+/* The test itself arrives for each member that has exited, as long as other members are left. */
 static void arrive_for_members(void)
 {
 	int slot, ret;
@@ -533,7 +537,10 @@ static void cancel_arrivals(void)
 	}
 }
 
-/* No more items will come. Broadcast with the lock held, so that once is enough. */
+/*
+ * Marks the queue as finished. The broadcast is sent with the lock held, so one broadcast is
+ * sufficient.
+ */
 static void close_queue(int o)
 {
 	struct guarded *g = &area->objects[o];
@@ -551,7 +558,7 @@ static void close_queue(int o)
 	CHECK_OK(memwait_cond_broadcast(&g->freed));
 }
 
-/* In half of the rounds another process begins to close it and is killed. */
+/* In half of the rounds another process begins to close the channel and is killed. */
 static void close_channel(void)
 {
 	struct timespec time = { .tv_nsec = draw(NSEC_PER_MSEC) };

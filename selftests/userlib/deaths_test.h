@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the processes of deaths.c do until they are killed, and what they record before and after
- * each call. See the top of that file.
+ * Code that the processes of deaths.c run until they are killed. They record their state before and
+ * after each call; see the top of deaths.c.
  */
 #ifndef DEATHS_TEST_H
 #define DEATHS_TEST_H
@@ -10,8 +10,8 @@
 #include <stdarg.h>
 
 #define HOT		(20 * NSEC_PER_MSEC)	/* how long most processes use the same lock */
-#define MOST_THERE	4	/* of tokens, and of items in a queue or the channel */
-#define MOST_ITEMS	131072			/* of one sender in one round */
+#define MOST_THERE	4	/* limit of tokens, and of items in a queue or the channel */
+#define MOST_ITEMS	131072			/* limit of items of one sender in one round */
 #define TICKETS		3
 #define POISON		UINT32_MAX		/* sender of an item that ends its receiver */
 
@@ -28,8 +28,8 @@ struct guarded {
 	uint64_t turns;		/* how often it was locked */
 	uint64_t died;		/* how often EOWNERDEAD was returned */
 	uint32_t inside;	/* 1 + slot of its owner */
-	uint32_t ruined;	/* it was unlocked inconsistent */
-	/* For a queue: */
+	uint32_t ruined;	/* the lock was unlocked inconsistent */
+	/* The other members are used by queues only: */
 	memwait_cond_t filled, freed;
 	uint64_t made, taken;
 	uint64_t items[MOST_THERE];
@@ -54,10 +54,10 @@ enum object {
 /* The state of an object from a process's point of view, recorded before and after each call. */
 enum hand {
 	FREE,
-	TAKING,		/* may hold it */
+	TAKING,		/* may hold the object */
 	HELD,
-	WAITING,	/* for a condition: may hold it */
-	GIVING,		/* may still hold it */
+	WAITING,	/* waits for a condition; may hold the object */
+	GIVING,		/* may still hold the object */
 	RUINED,		/* has received ENOTRECOVERABLE */
 };
 
@@ -69,19 +69,19 @@ enum ticket { UNCLAIMED, CLAIMED, FINISHING, UNSURE, DONE };
 #define TICKET_STATE(ticket)	((ticket) & 0xff)
 #define TICKET_SLOT(ticket)	((int)((ticket) >> 8))
 
-#define MOST_SLOTS	32	/* processes; the slot after these is the test's own */
+#define MOST_SLOTS	32	/* number of processes; the slot after these is the test's own */
 
 /*
- * What a process records. The next process in its slot continues with the members that are marked
- * so.
+ * The record of a process. The next process in the same slot continues with the members that are
+ * marked "continued".
  */
 struct record {
-	_Alignas(64) pid_t pid;		/* 0: the process is gone */
+	_Alignas(64) pid_t pid;		/* 0: the process has exited */
 	uint32_t steps;
 	const char *doing, *form;
 	uint32_t hands[OBJECTS];
 	uint32_t unsignalled[OBJECTS];	/* a condition that is true but was not signalled */
-	uint64_t arrived, returned;	/* values of the clock at the barrier; continued */
+	uint64_t arrived, returned;	/* clock values at the barrier; continued */
 	uint64_t next;			/* item to send; continued */
 	uint64_t sending;
 	uint32_t receiving;
@@ -100,7 +100,7 @@ struct shared {
 	uint32_t broken;
 	char why[256];
 	uint64_t clock;			/* incremented by each reading */
-	uint32_t tokens, queue_size, channel_size;	/* in this round */
+	uint32_t tokens, queue_size, channel_size;	/* limits in this round */
 	struct guarded objects[OBJECTS];
 	memwait_barrier_t barrier;
 	bool members[MOST_SLOTS];	/* of the barrier in this round */
@@ -143,7 +143,10 @@ static bool running(void)
 	return load(&area->phase) == RUN;
 }
 
-/* Records a failure, once. A process of a team then stops, so that its state can be inspected. */
+/*
+ * Records the first failure. Processes of the teams then stop, so that their state can be
+ * inspected.
+ */
 static __printf(1, 2) void broken(const char *format, ...)
 {
 	uint32_t no = 0;
@@ -175,7 +178,7 @@ static struct timespec soon_time(void)
 	return (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
 }
 
-/* A point at which other processes run, or this one is killed. */
+/* Lets other processes run; a process may be killed here. */
 static void give_way(void)
 {
 	volatile uint32_t n = draw(64);
@@ -200,7 +203,10 @@ static memwait_op_t *op_begin(void)
 	return &my_op.op;
 }
 
-/* Completes a call and returns its result. Sometimes cancels the operation: ECANCELED. */
+/*
+ * Completes a call and returns its result. Sometimes cancels the operation, and then returns
+ * ECANCELED.
+ */
 static int op_end(int ret)
 {
 	if (ret != EINPROGRESS)
@@ -236,7 +242,7 @@ static enum form draw_form(const char *doing)
 	return how;
 }
 
-/* Calls one of the forms of a library function. @try: the call that does not wait. */
+/* Calls the library function in the form @how. @try is the form that does not wait. */
 #define CALL_IN_FORM(how, try, until, wait, time, op, ...)				\
 ({											\
 	int ret_;									\
@@ -288,7 +294,10 @@ static int call_sem(struct guarded *g, enum form how, const struct timespec *tim
 			    memwait_sem_wait, time, op, &g->sem);
 }
 
-/* A lock built from word functions. The word is the id of the owner, or 0, and CONTENDED. */
+/*
+ * A lock built from word functions. The word contains the id of the owner, or 0, and the flag
+ * CONTENDED.
+ */
 #define CONTENDED	(MEMWAIT_OWNER_MASK + 1)
 
 static int wait_for_word(uint64_t *word, uint64_t old, enum form how, const struct timespec *time)
@@ -319,8 +328,8 @@ static bool change_word(uint64_t *word, uint64_t *old, uint64_t new)
 }
 
 /*
- * The algorithm of owner.c in the library. A process that was woken and gives up wakes the next
- * one.
+ * This is the algorithm of owner.c in the library. If a woken process gives up, it wakes the next
+ * process.
  */
 static int call_word(struct guarded *g, enum form how, const struct timespec *time,
 		     memwait_op_t *op)
@@ -342,7 +351,7 @@ static int call_word(struct guarded *g, enum form how, const struct timespec *ti
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0)
 			break;
 		woken |= ret != MEMWAIT_NOT_EQUAL;
-		/* A process has died, not necessarily the owner. */
+		/* A process has died, which was not necessarily the owner. */
 		if (ret == MEMWAIT_OWNER_DIED &&
 		    wait_for_word(&g->word, old, TRY, NULL) == MEMWAIT_OWNER_DIED &&
 		    change_word(&g->word, &old, id | CONTENDED)) {
@@ -412,8 +421,9 @@ static void put_hand(int o, enum hand hand)
 }
 
 /*
- * The lock was acquired with the result @ret; the data must be as the last owner left it.
- * EOWNERDEAD is recorded before the lock is recorded as held, so that no death hides it.
+ * Called when the lock was acquired with the result @ret. The data must be as the last owner left
+ * it. EOWNERDEAD is recorded before the lock is recorded as held, so that the record of EOWNERDEAD
+ * survives a death.
  */
 static void enter(int o, int ret)
 {
@@ -456,7 +466,7 @@ static void leave(int o)
 	put_hand(o, FREE);
 }
 
-/* The lock is held for reading, or for writing after EOWNERDEAD. */
+/* Called when the lock is held for reading, or for writing after EOWNERDEAD. */
 static void enter_to_read(int o, int ret)
 {
 	struct guarded *g = &area->objects[o];
@@ -473,7 +483,7 @@ static void enter_to_read(int o, int ret)
 	add(&g->turns, 1);
 }
 
-/* The lock is not recoverable. All its users must find that out. */
+/* The lock is not recoverable. All its users must detect that. */
 static void give_up_ruined(int o)
 {
 	struct guarded *g = &area->objects[o];
@@ -494,7 +504,6 @@ static bool has_given_up(int ret)
 	return ret == EBUSY || ret == EAGAIN || ret == ETIMEDOUT || ret == ECANCELED;
 }
 
-/* Acquires the lock in a random form. */
 static int take(int o, const struct calls *calls)
 {
 	struct guarded *g = &area->objects[o];
@@ -523,7 +532,10 @@ static void lock_twice(int o)
 	}
 }
 
-/* Sometimes acquires a second lock, which is later in the list, so that no cycle can occur. */
+/*
+ * Sometimes acquires a second lock, which follows the first lock in the list, so that no deadlock
+ * can occur.
+ */
 static void use(int o, const struct calls *calls)
 {
 	int ret = take(o, calls);
@@ -582,8 +594,8 @@ static bool executes(int o)
 }
 
 /*
- * Most processes pick the same lock. A ruined lock is picked until the process knows that it is
- * ruined.
+ * Most processes pick the same lock. A process continues to pick a ruined lock until it knows that
+ * the lock is ruined.
  */
 static int pick_lock(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What else a process of the deaths test uses besides locks, and how it uses several objects at
- * once.
+ * The objects other than locks that a process of the deaths test uses, and its use of several
+ * objects at the same time.
  */
 #ifndef DEATHS_WORK_TEST_H
 #define DEATHS_WORK_TEST_H
@@ -22,7 +22,7 @@ static bool can_proceed(const struct guarded *g, bool produces)
 	return g->closed || (produces ? there < area->queue_size : there > 0);
 }
 
-/* A dead owner may have consumed a signal, or may have been about to send one. */
+/* The dead owner may have consumed a signal, or may have been about to send a signal. */
 static void enter_queue(int o, int ret)
 {
 	struct guarded *g = &area->objects[o];
@@ -69,7 +69,7 @@ static void signal_change(int o, enum change change)
 	store(&me->unsignalled[o], NO_CHANGE);
 }
 
-/* Called with the lock held: adds or removes an item. Then unlocks and signals, in either order. */
+/* Called with the lock held. Adds or removes an item, then unlocks and signals, in either order. */
 static void proceed(int o, bool produces)
 {
 	struct guarded *g = &area->objects[o];
@@ -135,7 +135,7 @@ static uint32_t check_of(const struct item *item)
 	return (item->sender + 1) * 2654435761U ^ (uint32_t)item->number;
 }
 
-/* Returns false if the item was marked before. */
+/* Marks the item. Returns false if the item was marked before. */
 static bool mark(uint64_t (*marks)[MOST_ITEMS / 64], int sender, uint64_t number)
 {
 	uint64_t bit = 1ULL << number % 64;
@@ -144,7 +144,10 @@ static bool mark(uint64_t (*marks)[MOST_ITEMS / 64], int sender, uint64_t number
 				   __ATOMIC_SEQ_CST) & bit);
 }
 
-/* Returns the next item, if this round has one. It is recorded before it is sent. */
+/*
+ * Makes the next item in *item and records its number before it is sent. Returns false if this
+ * round has no more items.
+ */
 static bool make_item(struct item *item)
 {
 	if (me->next >= MOST_ITEMS)
@@ -155,7 +158,7 @@ static bool make_item(struct item *item)
 	return true;
 }
 
-/* Returns false for EPIPE. */
+/* Returns false if the send returned EPIPE. */
 static bool has_sent(int ret)
 {
 	if (!ret) {
@@ -259,8 +262,8 @@ static void arrive(void)
 }
 
 /*
- * At some time since this process arrived, all were present. So no process can have been absent
- * since then.
+ * All processes were present at some time after this process arrived. Therefore no process can have
+ * been absent from then until now.
  */
 static void return_from_barrier(int ret)
 {
@@ -298,7 +301,10 @@ static void meet(int unused)
 	}
 }
 
-/* The wait group. Each epoch has tickets. When all tickets are done, all processes continue. */
+/*
+ * The wait group. Each epoch has a number of tickets. When all tickets are done, all processes
+ * continue.
+ */
 
 static void claim_tickets(void)
 {
@@ -369,8 +375,8 @@ static void help(int unused)
 }
 
 /*
- * A process that does all this at the same time in one loop. A task begins a call, which ends
- * immediately or with a callback.
+ * A process that uses all these objects at the same time in one loop. A task begins a call, which
+ * ends immediately or with a callback.
  */
 struct task {
 	const char *name;
@@ -490,7 +496,10 @@ static void end_meet(struct task *task, int ret)
 	return_from_barrier(ret);
 }
 
-/* Waits for the next epoch, by a wait for its word, or for the end of this epoch. */
+/*
+ * Waits for the start of the next epoch, by a wait for the epoch's word, or for the end of this
+ * epoch.
+ */
 static int begin_epoch(struct task *task)
 {
 	int ret;
@@ -561,7 +570,7 @@ static void juggle(int unused)
 		all_pend = true;
 		for (i = 0; i < ARRAY_SIZE(tasks); i++)
 			all_pend = begin_task(&tasks[i]) && all_pend;
-		/* The timeout is there only to check the phase. */
+		/* The timeout only makes the process check the phase regularly. */
 		if (poll(&pfd, 1, all_pend ? 10 : 0) > 0 &&
 		    memwait_loop_dispatch(my_loop, MEMWAIT_ALL) < 0)
 			broken("dispatch");

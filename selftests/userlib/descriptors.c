@@ -20,7 +20,7 @@ static int library_number(int own, memwait_loop_t *loop)
 	return -1;
 }
 
-/* Files that may get the number. Each returns another error for an unknown ioctl. */
+/* Files that may get the number. Each type returns a different error for an unknown ioctl. */
 enum { NOTHING, EPOLL, URANDOM, EVENTFD, NULL_DEVICE, LARGE_FILE, PIPE, THINGS };
 
 static int open_thing(int thing)
@@ -37,11 +37,11 @@ static int open_thing(int thing)
 	case NULL_DEVICE:
 		return open("/dev/null", O_RDWR | O_CLOEXEC);
 	case LARGE_FILE:
-		/* A 32-bit fstat() fails for it. */
+		/* A 32-bit fstat() fails for this file. */
 		fd = memfd_create("large", MFD_CLOEXEC);
 		return ftruncate(fd, 5LL << 30) ? -1 : fd;
 	default:
-		/* The read end, with data to read. */
+		/* The read end of a pipe that contains data. */
 		if (pipe(ends) || write(ends[1], "pipe", 4) != 4)
 			return -1;
 		close(ends[1]);
@@ -49,7 +49,7 @@ static int open_thing(int thing)
 	}
 }
 
-/* Gives the number to another file. @st: the file. */
+/* Gives the number to another file, and returns the file's status in @st. */
 static int replace(int number, int thing, struct stat *st)
 {
 	int fd;
@@ -98,7 +98,7 @@ USERLIB_TEST(L10_the_devices_number_is_another_file)
 	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
 	for (thing = 0; thing < THINGS; thing++) {
 		for (way = 0; way < 4; way++) {
-			/* These calls find the device. */
+			/* These calls use the library's own descriptor of the device. */
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
 			runner_start(&runner, way == 2 ? CALL(memwait_sem_wait) : lock_and_unlock,
 				     way == 2 ? (void *)sem : mutex);
@@ -158,7 +158,7 @@ USERLIB_TEST(L10_a_loops_number_is_another_file)
 	}
 }
 
-/* Both are the device. */
+/* Both descriptors are open files of the device. */
 USERLIB_TEST(L10_a_loops_number_is_another_loops)
 {
 	struct counted_op lost = { 0 }, counted = { 0 };
@@ -179,7 +179,7 @@ USERLIB_TEST(L10_a_loops_number_is_another_loops)
 	EXPECT_EQ(1, memwait_notify(word, MEMWAIT_ALL, 0));
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&lost.op));
-	/* If it were armed in the other loop, the callback would be lost. */
+	/* If the operation were armed in the other loop, its callback would be lost. */
 	EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &lost.op));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	EXPECT_EQ(EBADF, memwait_mutex_lock_async(mutex, &lost.op));
