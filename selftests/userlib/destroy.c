@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L8: condition variables, barriers, wait groups and channels can be destroyed when all waiters
- * have been woken. Destroy waits until they have left, however long that takes, and fails only
- * while a waiter still waits. The last reader of a read-write lock can destroy it, wherever the
- * writer is that let it in; and the receiver of the last item can destroy the channel, wherever the
- * sender is.
+ * L8: a condition variable, barrier, wait group or channel can be destroyed when all its waiters
+ * have been woken. Destroy waits until they have left, however long that takes, and fails only if a
+ * waiter still waits. The last reader of a read-write lock can destroy the lock even if the writer
+ * before it has not returned from its unlock. The receiver of the last item can destroy the channel
+ * even if the sender has not returned from its call.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
 #include <sys/ptrace.h>
 
-/* How long a waiter is kept from leaving: longer than any time limit of destroy. */
+/* How long a waiter is prevented from leaving: longer than any time limit of destroy. */
 #define KEPT_MS		LOAD(4000, 2500)
 
 struct objects {
@@ -32,7 +32,7 @@ static void wait_in_handler(int signal)
 	sleep_until(get(&may_leave));
 }
 
-/* An object that can be destroyed and has waiters. */
+/* An object that can be destroyed while it has waiters. */
 struct thing {
 	int (*set_up)(struct objects *objects, unsigned int flags);
 	int (*wait)(struct objects *objects);
@@ -207,8 +207,8 @@ static int destroy_it(void *arg)
 }
 
 /*
- * Wakes the waiter and sends it a signal before it can run. The signal stops the waiter, or keeps
- * it in a handler, after the wait has ended and before it is back in the library.
+ * Wakes the waiter and sends it a signal before it can run. The wait ends, but before the waiter is
+ * back in the library, the signal stops it or makes it block in a handler.
  */
 static int wake_and_keep(struct use *use, pid_t process, pid_t tid, int signal)
 {
@@ -228,7 +228,7 @@ static void await_waiting(struct objects *objects, pid_t tid)
 }
 
 /*
- * A waiter (a thread or a process) that is kept from leaving, and the thread that destroys its
+ * A waiter (a thread or a process) that is prevented from leaving, and the thread that destroys its
  * object.
  */
 struct attempt {
@@ -238,8 +238,8 @@ struct attempt {
 };
 
 /*
- * Starts all destroyers, which wait. Returns after a time in which any time limit would have ended
- * that.
+ * Starts all destroyers and checks that they wait. Returns after a time that is longer than any
+ * time limit of destroy.
  */
 static void destroy_all(struct __test_metadata *_metadata, struct attempt *attempts, size_t n)
 {
@@ -250,7 +250,7 @@ static void destroy_all(struct __test_metadata *_metadata, struct attempt *attem
 		runner_start(&attempts[i].destroyer, destroy_it, &attempts[i].use);
 		runner_await_asleep(&attempts[i].destroyer);
 	}
-	/* Nothing must happen in this time. */
+	/* No destroyer may return during this time. */
 	end = in_ms(KEPT_MS);
 	do {
 		for (i = 0; i < n; i++)
@@ -260,8 +260,8 @@ static void destroy_all(struct __test_metadata *_metadata, struct attempt *attem
 }
 
 /*
- * Destroy succeeds when the waiter has been released. The mutex can be destroyed after the waiter
- * has returned: a waiter that has left the condition variable still locks it.
+ * Destroy succeeds when the waiter has been released. The mutex cannot be destroyed before the
+ * waiter has returned, because a waiter that has left the condition variable still locks the mutex.
  */
 static void check_destroyed(struct __test_metadata *_metadata, struct attempt *attempt)
 {
@@ -296,7 +296,9 @@ USERLIB_TEST(L8_destroy_waits_for_a_thread_in_a_signal_handler)
 		check_destroyed(_metadata, &attempts[i]);
 }
 
-/* Starts a process, wakes it and sends it the signal before it is back in the library. */
+/*
+ * Starts a process that waits, wakes it, and sends it the signal before it is back in the library.
+ */
 static void start_process(struct __test_metadata *_metadata, struct attempt *attempt,
 			  const struct thing *thing, struct objects *objects, int signal)
 {
@@ -324,17 +326,17 @@ USERLIB_TEST(L8_destroy_waits_for_a_stopped_process)
 	}
 }
 
-/* Whether the process has called the device to wait. */
+/* The process has made an ioctl that waits. */
 static bool has_waited;
 
-/* Run in a child of fork(). Returns 0 if destroy fails with EBUSY, and without a wait. */
+/* Runs in a child of fork(). Returns 0 if destroy fails with EBUSY and does not wait. */
 static int destroy_copy(const struct use *use)
 {
 	has_waited = false;
 	return destroy_it((void *)use) != EBUSY || has_waited;
 }
 
-/* In the child no thread will leave the copy. */
+/* The child has no thread that could leave the copy. */
 USERLIB_TEST(L8_destroy_of_a_copy_in_a_child_does_not_wait)
 {
 	struct objects *objects = private_page(sizeof(*objects));
@@ -385,7 +387,7 @@ USERLIB_TEST(L8_destroy_in_a_child_waits_for_threads_of_its_parent)
 	}
 }
 
-/* A failed destroy has no effect. */
+/* A destroy that fails has no effect. */
 USERLIB_TEST(L8_destroy_fails_while_there_is_a_waiter)
 {
 	struct objects *objects = self->shared;
@@ -396,7 +398,7 @@ USERLIB_TEST(L8_destroy_fails_while_there_is_a_waiter)
 	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
 		struct use use = { &things[i / 2], objects };
 
-		/* A waiting thread. */
+		/* The waiter is a thread. */
 		memset(objects, 0, sizeof(*objects));
 		ASSERT_EQ(0, use.thing->set_up(objects, flags[i % 2]));
 		runner_start(&waiter, wait_bound, &use);
@@ -408,7 +410,7 @@ USERLIB_TEST(L8_destroy_fails_while_there_is_a_waiter)
 		EXPECT_EQ(0, destroy_it(&use));
 		EXPECT_EQ(0, runner_join(&waiter));
 
-		/* An operation, which counts as waiting until its callback begins. */
+		/* The waiter is an operation, which counts as waiting until its callback begins. */
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(0, use.thing->set_up(objects, flags[i % 2]));
@@ -420,7 +422,7 @@ USERLIB_TEST(L8_destroy_fails_while_there_is_a_waiter)
 		EXPECT_EQ(0, unless_closed(counted.result));
 		EXPECT_EQ(0, destroy_it(&use));
 
-		/* An operation that is cancelled. */
+		/* The waiter is an operation that is cancelled. */
 		ASSERT_EQ(0, use.thing->set_up(objects, flags[i % 2]));
 		ASSERT_EQ(EINPROGRESS, use.thing->wait_async(objects, &counted.op));
 		EXPECT_EQ(EBUSY, destroy_it(&use));
@@ -433,7 +435,7 @@ USERLIB_TEST(L8_destroy_fails_while_there_is_a_waiter)
 	}
 }
 
-/* The first of two waiters to return destroys the group and unmaps it. */
+/* Two waiters. The first waiter that returns destroys the group and unmaps it. */
 struct last_use {
 	struct objects *objects;
 	int came;
@@ -462,7 +464,7 @@ USERLIB_TEST(L8_the_first_waiter_to_return_unmaps_it)
 		ASSERT_EQ(0, memwait_waitgroup_init(&use.objects->group, flags[round % 2], 1));
 		for (i = 0; i < 2; i++)
 			runner_start(&waiters[i], wait_and_unmap, &use);
-		/* They sleep on the count, which is at the start of the group. */
+		/* The waiters sleep on the count, which is at the start of the group. */
 		sleep_until(memwait_waiters(&use.objects->group, flags[round % 2]) >= 2);
 		ASSERT_EQ(0, memwait_waitgroup_done(&use.objects->group));
 		for (i = 0; i < 2; i++)
@@ -471,8 +473,8 @@ USERLIB_TEST(L8_the_first_waiter_to_return_unmaps_it)
 }
 
 /*
- * A waiter that is about to sleep, and a broadcast that has begun: the waiter then continues as far
- * as it can.
+ * A waiter that is about to sleep, and a broadcast that has begun. The waiter continues once the
+ * broadcast has changed the sequence.
  */
 struct meeting {
 	struct objects *objects;
@@ -484,8 +486,8 @@ static struct meeting *meeting;
 static __thread bool is_waiter;
 
 /*
- * For a thread that has let another through: it is stalled until the other thread has done all it
- * can.
+ * Set in a thread whose call has woken another thread: the call is stalled until the other thread
+ * is done or sleeps.
  */
 static __thread struct runner *stalls_until;
 
@@ -502,7 +504,10 @@ static int ioctl_and_stall(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-/* A thread that is stalled before its next notify, or in a copy from memory that it cannot read. */
+/*
+ * Threads that are stalled before their next notify, or in a copy from memory that they cannot
+ * read.
+ */
 static int stalled, may_continue;
 static __thread bool stalls;
 
@@ -526,11 +531,17 @@ static int intercept(int fd, unsigned long request, void *argument)
 		return ioctl_and_stall(fd, request, argument);
 	if (waits && is_waiter && !get(&meeting->about_to_sleep)) {
 		set(&meeting->about_to_sleep, 1);
-		/* Does not sleep, because that would look like the library's sleep. */
+		/*
+		 * This loop does not sleep, because a sleep here would look like the library's
+		 * sleep.
+		 */
 		while (!get(&meeting->has_begun))
 			sched_yield();
 	}
-	/* The broadcast has changed the sequence: the waiter now continues as far as it can. */
+	/*
+	 * The broadcast has changed the sequence, and is stalled here until the waiter is done or
+	 * sleeps.
+	 */
 	if (meeting && !waits && !is_waiter && get(&meeting->about_to_sleep) &&
 	    request != MEMWAIT_IOC_OWNER && !get(&meeting->has_begun)) {
 		set(&meeting->has_begun, 1);
@@ -553,7 +564,7 @@ static int wait_and_unmap_cond(void *arg)
 	return munmap(objects, 4096) ? -1 : ret;
 }
 
-/* A waiter that sees the new sequence returns, wherever the broadcaster is. */
+/* A waiter that sees the new sequence returns, even if the broadcaster has not returned. */
 USERLIB_TEST(L8_a_waiter_destroys_it_during_the_broadcast)
 {
 	struct meeting now;
@@ -572,9 +583,7 @@ USERLIB_TEST(L8_a_waiter_destroys_it_during_the_broadcast)
 	}
 }
 
-/*
- * A call on a channel that lets another thread through, which then destroys and unmaps the channel.
- */
+/* A call on a channel that wakes another thread, which then destroys and unmaps the channel. */
 static const struct passing {
 	int (*set_up)(struct objects *objects, unsigned int flags);
 	int (*wait)(struct objects *objects);
@@ -626,7 +635,7 @@ USERLIB_TEST(L8_a_thread_that_was_let_through_destroys_a_channel)
 	}
 }
 
-/* Starts a process that makes this call in single steps until another process can get through. */
+/* Starts a process that makes this call in single steps until a call of the other side succeeds. */
 static pid_t step_until_through(const struct passing *passing, struct objects *objects)
 {
 	pid_t pid = fork_child();
@@ -647,9 +656,9 @@ static pid_t step_until_through(const struct passing *passing, struct objects *o
 }
 
 /*
- * If the process is killed at this point, destroy does not wait for it: a lock that it held is
- * taken over. If it was killed in a close of the channel, destroy would presume it dead only after
- * ten seconds.
+ * If the process were killed at this point, destroy would not wait for it, because a lock that it
+ * held is taken over. If it were killed in a close of the channel, destroy would presume it dead
+ * only after ten seconds.
  */
 USERLIB_TEST(L8_a_channel_is_destroyed_during_the_others_call)
 {
@@ -672,8 +681,8 @@ USERLIB_TEST(L8_a_channel_is_destroyed_during_the_others_call)
 		runner_start(&destroyer, destroy_channel, objects);
 		spin_until(runner_is_done(&destroyer) || thread_state(destroyer.tid) == 'S');
 		/*
-		 * Either destroy waits for the process, or the process does not touch the channel
-		 * any more.
+		 * Either destroy waits for the process, or the process no longer accesses the
+		 * channel.
 		 */
 		waits = !runner_is_done(&destroyer);
 		if (!waits)
@@ -700,8 +709,8 @@ static int unlock_in_steps(memwait_rwlock_t *lock)
 }
 
 /*
- * Starts a process that holds the lock for writing and unlocks it in single steps, until there is a
- * reader.
+ * Starts a process that holds the lock for writing and unlocks it in single steps until a reader
+ * acquires the lock.
  */
 static pid_t step_until_read(memwait_rwlock_t *lock)
 {
@@ -736,8 +745,7 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 		runner_start(&destroyer, memwait_rwlock_destroy, lock);
 		runner_await_asleep(&destroyer);
 		/*
-		 * Either destroy waits for the writer, or the writer does not touch the lock any
-		 * more.
+		 * Either destroy waits for the writer, or the writer no longer accesses the lock.
 		 */
 		waits = !runner_is_done(&destroyer);
 		if (!waits)
@@ -751,7 +759,7 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 	}
 }
 
-/* Children, one of which destroys a channel, and each other one a lock. */
+/* One child destroys a channel, and each other child destroys a lock. */
 #define CHILDREN	3
 
 static struct {
@@ -802,7 +810,7 @@ static int write_after(void *arg)
 	return memwait_rwlock_wrlock(&of->lock) ?: memwait_rwlock_unlock(&of->lock);
 }
 
-/* The item's memory cannot be read, which stalls the sender while it copies the item. */
+/* The sender cannot read this item, which stalls the sender while it copies the item. */
 static void *unreadable_item;
 
 static void let_copy(int signal)
@@ -817,7 +825,7 @@ static int send_unreadable(void *arg)
 }
 
 /*
- * Starts children, each of which destroys its copy of an object in which a thread of the parent is
+ * Starts children. Each child destroys its copy of an object in which a thread of the parent is
  * stalled.
  */
 static void start_children(struct __test_metadata *_metadata, pid_t *children)
@@ -866,9 +874,9 @@ static void join_children(struct __test_metadata *_metadata, const pid_t *childr
 }
 
 /*
- * Killed waiters never leave, but the death of a robust lock's writer is known. A parent's threads
- * never leave a child's copy of a private object, and never unlock it. A child that has waited
- * itself cannot tell whose users they are.
+ * Killed waiters never leave, but the death of a robust lock's writer is known. The parent's
+ * threads never leave a child's copy of a private object, and never unlock the copy. A child that
+ * has waited itself cannot distinguish its own threads from the parent's.
  */
 USERLIB_TEST(L8_destroy_does_not_wait_forever_for_killed_waiters)
 {

@@ -13,7 +13,7 @@
 
 enum kind { SEM, COND, CHANNEL, MUTEX, RECURSIVE, ROBUST, ROBUST_COND, RWLOCK, KINDS };
 
-/* What a worker does after its turn. The first three are ends of threads. */
+/* How a worker ends after its turn. The first three values are ends of threads. */
 enum end { RETURNS, EXITS_THREAD, IS_CANCELLED, EXITS, IS_KILLED, EXECUTES, ENDS };
 
 struct worker {
@@ -22,7 +22,7 @@ struct worker {
 	pid_t pid;		/* set for processes */
 	pid_t tid;
 	int number;
-	int go;			/* it may release the lock and end */
+	int go;			/* the worker may release the lock and end */
 	int released;
 	long switches;
 };
@@ -91,8 +91,9 @@ static int shared_init(struct shared *shared, enum kind kind, enum end end)
 }
 
 /*
- * A worker's turn. There is no loop around the waits, because the test counts returns; but a wait
- * for a condition variable may return because of the death of a process.
+ * A worker's turn. The test counts the returns from waits, so waits are not repeated. Only a
+ * process repeats its wait for a condition variable, because this wait may return when another
+ * process dies.
  */
 static int turn(struct shared *shared)
 {
@@ -220,8 +221,8 @@ static void worker_end(struct shared *shared, int i)
 }
 
 /*
- * A thread in state S may not have left its CPU yet, and its context switch is counted only then.
- * From then on /proc shows the system call in which it sleeps.
+ * A thread in state S may not have left its CPU yet. Its context switch is counted when it leaves.
+ * From that time /proc shows the system call in which the thread sleeps.
  */
 static bool has_left_processor(const struct worker *worker)
 {
@@ -269,9 +270,9 @@ static bool has_had_turn(const struct shared *shared, int worker)
 }
 
 /*
- * Returns when all effects of an end have happened and those of the first @nr workers that have not
- * had their turn are asleep. The caller and @workers workers have an id, and no other process of
- * this user has one.
+ * Returns when all effects of an end have happened and, of the first @nr workers, those that have
+ * not had their turn are asleep. The caller and @workers workers have an id, and no other process
+ * of this user has an id.
  */
 static void settle(int fd, struct shared *shared, int nr, int workers)
 {
@@ -303,7 +304,7 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct shared *sh
 			if (!is_lock(shared) || !i)
 				ASSERT_EQ(0, serve(shared));
 			worker_end(shared, had_turn(shared, i));
-			/* The unlock of a lock has let the next worker have its turn. */
+			/* When a worker unlocks a lock, the next worker has its turn. */
 			while (is_lock(shared) && i + 1 < WORKERS &&
 			       __atomic_load_n(&shared->n_order, __ATOMIC_ACQUIRE) == i + 1)
 				sched_yield();
@@ -386,7 +387,8 @@ ENDS_TEST(R34_processes_that_execute)
 }
 
 /*
- * Many at the same time: as many waiters return as were signalled, and their ends change nothing.
+ * Many threads wait at the same time. As many waiters return as were signalled, and the ends of the
+ * threads do not change that.
  */
 ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 {
@@ -423,7 +425,7 @@ ENDS_TEST(R34_a_signal_of_a_dead_waiter_passes_to_the_next)
 	ASSERT_EQ(0, shared_init(shared, COND, EXITS));
 	for (i = 0; i < 3; i++)
 		worker_start(shared, i);
-	/* It is woken, waits for the mutex, and is killed in that wait. */
+	/* The first waiter is woken, waits for the mutex, and is killed in that wait. */
 	ASSERT_EQ(0, memwait_mutex_lock(&shared->mutex));
 	shared->signalled = 1;
 	ASSERT_EQ(0, memwait_cond_signal(&shared->cond));

@@ -45,7 +45,10 @@ static int await_news(void *arg)
 	return err ? err : news->value != 7;
 }
 
-/* Threads, a process and an operation see the plain memory that was written before. */
+/*
+ * Threads, a process and an operation see the values that were written, without atomics, before the
+ * event was set.
+ */
 USERLIB_TEST(R1_all_waiters_continue_and_see_what_was_written)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -75,7 +78,7 @@ USERLIB_TEST(R1_all_waiters_continue_and_see_what_was_written)
 	EXPECT_EQ(0, memwait_event_destroy(&news->event));
 }
 
-/* Repeatedly, including when the number of changes wraps around. */
+/* Sets and clears the event repeatedly, including when the number of changes wraps around. */
 static void set_and_clear(struct __test_metadata *_metadata, memwait_loop_t *loop, int fd,
 			  memwait_event_t *event, unsigned int flags)
 {
@@ -141,7 +144,8 @@ USERLIB_TEST(R4_a_wait_times_out)
 }
 
 /*
- * The deadline has passed when the loop checks, but the event was set before, and is cleared now.
+ * The deadline has passed when the loop checks the operation. The event was set before the deadline
+ * and is cleared now.
  */
 USERLIB_TEST(R4_an_event_set_before_the_deadline_is_not_too_late)
 {
@@ -151,7 +155,10 @@ USERLIB_TEST(R4_an_event_set_before_the_deadline_is_not_too_late)
 
 	ASSERT_EQ(EINPROGRESS, memwait_event_clockwait_async(event, CLOCK_MONOTONIC, &soon,
 							     &counted.op));
-	/* As by a program that sets and clears it and is killed before it notifies. */
+	/*
+	 * This has the effect of a program that sets and clears the event and is killed before it
+	 * notifies.
+	 */
 	__atomic_fetch_add(event->reserved, 2, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
@@ -167,7 +174,7 @@ USERLIB_TEST(R6_a_cancelled_waiter_takes_nothing_from_others)
 	for (round = 0; round < 2; round++) {
 		ASSERT_EQ(EINPROGRESS, memwait_event_wait_async(event, &counted.op));
 		ASSERT_EQ(EINPROGRESS, memwait_event_wait_async(event, &other.op));
-		/* Cancelled before the event is set, or after it. */
+		/* The operation is cancelled before or after the event is set. */
 		if (!round) {
 			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 		}
@@ -197,7 +204,7 @@ static int offer(void *arg)
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		/* relaxed: the event orders it */
+		/* relaxed, because the event orders the accesses */
 		__atomic_fetch_add(&work->offered, 1, __ATOMIC_RELAXED);
 		if (memwait_event_set(&work->event))
 			return 1;
@@ -225,7 +232,7 @@ USERLIB_TEST(R1_no_work_is_overlooked)
 		EXPECT_EQ(0, runner_join(&producers[i]));
 }
 
-/* Two processes that map the events at different addresses set them for each other in turn. */
+/* Two processes map the events at different addresses, and set them for each other in turn. */
 struct crossing {
 	memwait_event_t there, back;
 	int round;
@@ -274,8 +281,8 @@ USERLIB_TEST(R8_processes_that_map_it_at_different_addresses)
 }
 
 /*
- * A program with its own code has set the event and was killed before it could notify. A later
- * caller finds the event set, and the next set wakes the sleepers.
+ * A program that does not use the library has set the event and was killed before it could notify.
+ * A later caller finds the event set, and the next set wakes the sleepers.
  */
 USERLIB_TEST(L7_the_next_set_wakes_for_a_killed_setter)
 {

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the examples of the library and of its manual pages. Each ends by itself, with exit status 0 if
-# its results are as expected, and 4 if this kernel lacks a feature. A pthreads program that is built
-# with the library, NAME-memwait, must print the same as NAME. An example that is shown in a page must
-# print NAME.txt (without the licence line), which the page shows. No example may leave a file behind.
+# Runs the examples of the library and of its manual pages. Each example ends by itself. Its exit
+# status is 0 if its results are as expected, and 4 if this kernel lacks a feature. A pthreads
+# program that is built with the library, NAME-memwait, must print the same as NAME. An example that
+# is shown in a manual page must print NAME.txt (without the licence line), which the page shows. No
+# example may leave a file behind.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
 slowness=${MEMWAIT_SLOWNESS:-1}
 cd "$(dirname "$0")" || exit 1
@@ -17,7 +18,7 @@ if [ -z "$programs" ]; then
 	exit 4
 fi
 
-# Directories in which a program or the library could leave a file.
+# Directories in which an example or the library could leave a file.
 files()
 {
 	find . /tmp /dev/shm -maxdepth 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L10: a child owns nothing and is no loop's creator, however it was created. */
+/* L10: a child owns no object and is not the creator of any loop, however the child was created. */
 #include "userlib_test.h"
 
 static pid_t raw_clone(void)
@@ -7,7 +7,7 @@ static pid_t raw_clone(void)
 	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* The second one runs no pthread_atfork() handlers, like _Fork(). */
+/* raw_clone() runs no pthread_atfork() handlers, like _Fork(). */
 static pid_t (* const makers[])(void) = { fork, raw_clone };
 
 static const unsigned int kinds[] = {
@@ -22,7 +22,7 @@ struct objects {
 	uint32_t word;
 };
 
-/* Calls that a child must not succeed with. Returns how many results were wrong. */
+/* Calls that must not succeed in a child. Returns the number of wrong results. */
 static int check_child(struct objects *objects, memwait_loop_t *loop, struct counted_op *counted,
 		       uint64_t parent)
 {
@@ -41,7 +41,7 @@ static int check_child(struct objects *objects, memwait_loop_t *loop, struct cou
 	wrong += memwait_loop_stop(loop) != -EPERM;
 	wrong += memwait_op_cancel(&counted->op) != -EPERM;
 	wrong += memwait_loop_close(loop) != 0;
-	/* The child can have loops of its own. */
+	/* The child can create loops of its own. */
 	if (memwait_loop_new(&loop, 0))
 		return wrong + 1;
 	wrong += memwait_loop_dispatch(loop, MEMWAIT_ALL) != 0;
@@ -73,7 +73,7 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 			_exit(check_child(objects, self->loop, &counted, id));
 		EXPECT_EQ(0, child_status(child));
 
-		/* Children of a child that has called nothing. */
+		/* Creates children of a child that has called no function of the library. */
 		for (second_maker = 0; second_maker < ARRAY_SIZE(makers); second_maker++) {
 			child = makers[maker]();
 			ASSERT_LE(0, child);
@@ -103,7 +103,7 @@ struct helped {
 	pid_t helper;
 };
 
-/* A process that waits in a loop, and whose child lives on with copies of its descriptors. */
+/* A process that waits in a loop. Its child continues to exist with copies of its descriptors. */
 static void wait_with_helper(struct helped *helped, pid_t (*make)(void))
 {
 	struct counted_op lock = { 0 }, get = { 0 }, word = { 0 };
@@ -168,14 +168,17 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_although_a_child_has_copies)
 		runner_await_asleep(&waits);
 		ASSERT_EQ(128 + SIGKILL, kill_child(pid));
 
-		/* The dead process was first: its locks and posts pass to living waiters. */
+		/*
+		 * The dead process was first in the queues: its locks and posts pass to living
+		 * waiters.
+		 */
 		EXPECT_EQ(0, memwait_mutex_unlock(&helped->mutex));
 		EXPECT_EQ(0, memwait_sem_post(&helped->sem));
 		EXPECT_EQ(0, runner_join(&locks));
 		EXPECT_EQ(0, runner_join(&waits));
 		EXPECT_EQ(0, memwait_sem_destroy(&helped->sem));
 		EXPECT_EQ(0, memwait_mutex_destroy(&helped->mutex));
-		/* The child has copies of this loop's descriptors as well. */
+		/* The child also has copies of this loop's descriptors. */
 		kill(helped->helper, SIGKILL);
 		sleep_until(!strchr("RSDt", thread_state(helped->helper) ?: 'X'));
 	}

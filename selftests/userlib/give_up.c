@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * L3, L5, L7, R5: a waiter that was woken and then gives up, in any way, passes the wake-up to the
- * next waiter. There are two waiters. The first one is counted by a notify and then gives up. Its
- * thread and its loop continue to exist, because the kernel would notify the next waiter if they
- * ended.
+ * next waiter. There are two waiters. The first waiter is counted by a notify and then gives up.
+ * Its thread and its loop continue to exist, because the kernel would notify the next waiter if
+ * they ended.
  */
 #include "objects_test.h"
 #include "ioctl_test.h"
@@ -15,7 +15,7 @@
 /* How the first waiter gives up. */
 enum way_to_give_up {
 	CANCELLED, TOO_LATE, KILLED, STOPPED, OP_CANCELLED, LOOP_CLOSED, WAYS,
-	LINGERS,		/* it does not give up, but is slow */
+	LINGERS,		/* the waiter does not give up, but is slow */
 };
 
 static const char *const names[] = {
@@ -29,7 +29,7 @@ static const struct thing {
 	unsigned int kind;
 	bool cancels;		/* the wait is a cancellation point */
 	bool blocked_by_dead;	/* the dead waiter owns the object, or excludes others */
-	bool others_do_not_block;	/* an acquisition by another thread does not block it */
+	bool others_do_not_block;	/* acquiring it does not block other threads */
 } things[] = {
 #define THING(name_, way_, kind_, ...)	\
 	{ .name = (name_), .way = &(way_), .kind = (kind_), ##__VA_ARGS__ }
@@ -62,7 +62,10 @@ static const struct thing {
 	THING("private condition", condition_way, MEMWAIT_PRIVATE, .cancels = true),
 };
 
-/* What the thread does after a notify has counted its wait and before it is back in the library. */
+/*
+ * How the thread gives up, after a notify has counted its wait and before it is back in the
+ * library.
+ */
 static __thread enum way_to_give_up gives_up = WAYS;
 static __thread bool has_lost;
 static __thread bool dies_before_change;
@@ -84,16 +87,16 @@ static int intercept(int fd, unsigned long request, void *argument)
 	struct memwait_wait *wait = argument;
 	int ret;
 
-	/* Its deadline passes while it waits again. */
+	/* The thread's deadline passes while it waits again. */
 	if (has_lost && request == MEMWAIT_IOC_WAIT)
 		wait->deadline = 1;
 	if (dies_before_change && request == MEMWAIT_IOC_CHANGE_NOTIFY)
 		kill(getpid(), SIGKILL);
-	/* Once: a private barrier's last thread is about to wake the others. */
+	/* The last thread at a private barrier is about to wake the others. It is stalled once. */
 	if (request == MEMWAIT_IOC_CHANGE_NOTIFY)
 		stall();
 	ret = ioctl_of_kernel(fd, request, argument);
-	/* Once: it has just asked for the number of waiters. */
+	/* The thread has just asked for the number of waiters. It is stalled once. */
 	if (request == MEMWAIT_IOC_WAITERS)
 		stall();
 	if (is_destroyer && request == MEMWAIT_IOC_WAIT && !ret)
@@ -124,10 +127,10 @@ struct first {
 	const struct thing *thing;
 	void *object;
 	enum way_to_give_up how;
-	memwait_loop_t *loop;		/* its own loop */
+	memwait_loop_t *loop;		/* the waiter's own loop */
 	struct counted_op counted;
 	struct runner runner;
-	int result;			/* of the runner, which continues to exist */
+	int result;			/* result of the thread, which continues to exist */
 	pid_t child;
 };
 
@@ -137,7 +140,7 @@ static void stay_there(void)
 	spin_until(__atomic_load_n(&may_end, __ATOMIC_ACQUIRE));
 }
 
-/* The cleanup handler of a cancelled wait for a condition holds the mutex. */
+/* The cleanup handler of a cancelled wait for a condition runs with the mutex held. */
 static void was_cancelled(void *arg)
 {
 	struct first *first = arg;
@@ -184,7 +187,7 @@ static int begin(struct first *first)
 	default:
 		must(-memwait_loop_new(&first->loop, 0));
 		first->counted = counted_by(&first->counted, first->loop);
-		/* The result may be 0, with the object acquired. */
+		/* If the object was acquired immediately, the result is 0. */
 		return elsewhere(wait_in_loop, first) != EINPROGRESS;
 	}
 }
@@ -196,7 +199,10 @@ static void stop(int signal)
 	memwait_loop_stop(stopped);
 }
 
-/* The first waiter was counted, and gives up. Returns its result, or 0 if it did give up. */
+/*
+ * Makes the first waiter, which was counted, give up. Returns 0 if it gave up, otherwise its
+ * result.
+ */
 static int give_up(struct first *first)
 {
 	static const struct timespec long_ago = { -1, 0 };
@@ -328,9 +334,9 @@ static int take_and_stay(const struct way *way, void *object, int *acquired)
 }
 
 /*
- * The next waiter has announced an owner that no longer exists. A waiter that was woken, loses to
- * another thread and gives up must wake the next waiter: otherwise no waiter would have announced
- * the new owner, and its death would not be reported.
+ * The next waiter has announced an owner that no longer exists. If a woken waiter loses the lock to
+ * another thread and gives up, it must wake the next waiter. Otherwise no waiter would have
+ * announced the new owner, and the death of that owner would not be reported.
  */
 USERLIB_TEST(L6_after_a_waiter_gives_up_the_next_one_announces_the_owner)
 {
@@ -370,14 +376,17 @@ USERLIB_TEST(L6_after_a_waiter_gives_up_the_next_one_announces_the_owner)
 	}
 }
 
-/* A writer waits in a loop for a reader; another thread then continues the operation. */
+/*
+ * Begins a write lock by an operation, which waits for a reader. Another thread then continues the
+ * operation.
+ */
 static int begin_to_write(void *arg)
 {
 	struct first *first = arg;
 	int ret = memwait_rwlock_wrlock_async(first->object, &first->counted.op);
 
 	__atomic_store_n(&was_counted, ret == EINPROGRESS ? 1 : -1, __ATOMIC_RELEASE);
-	/* The thread has closed the gate, and lives on. */
+	/* This thread has closed the gate, and continues to exist. */
 	spin_until(__atomic_load_n(&may_continue, __ATOMIC_ACQUIRE));
 	return ret;
 }
@@ -407,7 +416,7 @@ USERLIB_TEST(L6_the_thread_that_continues_an_operation_is_the_owner)
 	runner_start(&beginner, begin_to_write, &first);
 	spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 	ASSERT_EQ(1, was_counted);
-	/* At the gate, which the first thread owns. */
+	/* The next writer waits at the gate, which the first thread owns. */
 	visitor_start(&next, &write_way, rwlock);
 	spin_until(sleepers_within(rwlock, sizeof(*rwlock), 0) == 2);
 	ASSERT_EQ(0, memwait_rwlock_unlock(rwlock));
@@ -419,8 +428,9 @@ USERLIB_TEST(L6_the_thread_that_continues_an_operation_is_the_owner)
 }
 
 /*
- * The waiter that was woken lives on, because it is a loop. The owner is the thread that dispatches
- * the loop, so the next waiter must announce that thread, which ends while it holds the lock.
+ * The woken waiter is an operation of a loop, so it continues to exist. The thread that dispatches
+ * the loop becomes the owner. The next waiter must announce that thread, which ends while it holds
+ * the lock.
  */
 USERLIB_TEST(L6_the_next_waiter_announces_the_thread_that_dispatches)
 {
@@ -456,8 +466,8 @@ static int die_waking(void *barrier)
 }
 
 /*
- * The last arrival dies after it has announced that all are present and before it wakes them; then
- * a waiter gives up. The next arrival wakes the rest.
+ * The last participant dies after it has announced that all are present and before it wakes the
+ * others. Then a waiter gives up. The next arrival wakes the remaining waiters.
  */
 USERLIB_TEST(L7_the_next_arrival_wakes_waiters_of_a_dead_last_one)
 {
@@ -477,7 +487,7 @@ USERLIB_TEST(L7_the_next_arrival_wakes_waiters_of_a_dead_last_one)
 	EXPECT_EQ(0, first.calls);
 }
 
-/* Arrives at a barrier, sleeps there, and gives up. Returns 0 if it does. */
+/* Arrives at a barrier, sleeps there, and gives up. Returns 0 if it gave up. */
 static int arrive_and_give_up(struct first *first)
 {
 	const struct timespec soon = in_time(CLOCK_MONOTONIC, 10);
@@ -499,7 +509,7 @@ static const struct thing barriers[] = {
 	THING("private barrier", barrier_way, MEMWAIT_PRIVATE),
 };
 
-/* Other participants continue to wait, and the barrier takes as many as before. */
+/* The other participants continue to wait, and the barrier takes as many participants as before. */
 USERLIB_TEST(L3_a_waiter_that_gives_up_at_a_barrier_has_not_arrived)
 {
 	const struct sigaction action = { .sa_handler = stop };
@@ -548,8 +558,8 @@ static int arrive_last_and_stall(void *barrier)
 }
 
 /*
- * The last arrival has found that all are present, and then the first one gives up: the round is
- * not complete.
+ * The last participant has found that all are present. Then the first participant gives up, and the
+ * round is not complete.
  */
 USERLIB_TEST(L3_giving_up_after_the_last_arrival_counts_as_not_arrived)
 {
@@ -566,7 +576,7 @@ USERLIB_TEST(L3_giving_up_after_the_last_arrival_counts_as_not_arrived)
 		set_up(&first, &barriers[i / 2], barrier, OP_CANCELLED);
 		first.counted = counted_by(&first.counted, self->loop);
 		ASSERT_EQ(0, memwait_barrier_init(barrier, kind, 2));
-		/* The loop does not notice the deadline before it runs. */
+		/* The loop detects the deadline only when it runs. */
 		for (ms = 10, ret = ETIMEDOUT; ret == ETIMEDOUT; ms *= 2) {
 			time = in_time(CLOCK_MONOTONIC, ms);
 			ret = i % 2 ? memwait_barrier_wait_async(barrier, &first.counted.op) :
@@ -600,7 +610,7 @@ static int destroy(void *arg)
 	return first->thing->way->destroy(first->object);
 }
 
-/* The last waiter to leave must wake destroy, which also checks by itself once a second. */
+/* The last waiter to leave must wake destroy. Destroy also checks by itself once a second. */
 USERLIB_TEST(L8_the_last_waiter_to_leave_wakes_destroy)
 {
 	static const struct thing left[] = {
@@ -617,8 +627,8 @@ USERLIB_TEST(L8_the_last_waiter_to_leave_wakes_destroy)
 	for (i = 0; i < (int)ARRAY_SIZE(left); i++) {
 		was_woken = 0;
 		/*
-		 * On a very slow machine destroy may be in its own check, so there are several
-		 * attempts.
+		 * On a very slow machine the waiter may leave during that check. The test therefore
+		 * makes several attempts.
 		 */
 		for (round = 0; round < 5 && !was_woken; round++) {
 			set_up(&first, &left[i], object, LINGERS);

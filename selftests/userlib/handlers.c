@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L12: functions that a signal handler may call. The signal comes at each system call that the
- * library makes, when the thread may hold a lock of the library.
+ * L12: functions that a signal handler may call. The test sends the signal at each system call of
+ * the library, because the thread may hold a lock of the library at that time.
  */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
 static void (*handle)(void);
-static int calls_left = -1;	/* system calls until the signal; negative: no signal */
+static int calls_left = -1;	/* system calls until the signal; negative: there is no signal */
 static int handled;
 
 static void on_signal(int number)
@@ -65,7 +65,7 @@ int poll(struct pollfd *fds, nfds_t nr, int timeout)
 	return ppoll(fds, nr, timeout < 0 ? NULL : &time, NULL);
 }
 
-/* The signal comes at the @call-th system call from now. */
+/* Sends the signal at the @call-th system call from now. */
 static void interrupt_at(int call, void (*handler)(void))
 {
 	handle = handler;
@@ -85,13 +85,12 @@ static void stop_it(void)
 struct busy {
 	memwait_op_t op;
 	uint32_t *word;
-	int calls, calls_after;	/* of its callback; and those after the signal */
-	int most;		/* after which it does not begin again */
+	int calls, calls_after;	/* calls of its callback, in total and after the signal */
+	int most;		/* number of calls after which the operation does not begin again */
 };
 
 /*
- * Begins the operation again and completes it immediately, so that the loop goes through all its
- * steps.
+ * Begins the operation again and completes it immediately, so that the loop performs all its steps.
  */
 static void repeat(memwait_op_t *op, int result, void *data)
 {
@@ -112,7 +111,7 @@ USERLIB_TEST(L12_stop_in_a_handler_at_any_system_call)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct busy busy = { .word = self->shared };
-	/* System calls that the loop makes before it sleeps, at least. */
+	/* The minimum number of system calls that the loop makes before it sleeps. */
 	static const struct {
 		int most, calls;
 	} loops[] = { { CALLS, CALLS }, { 2, 8 }, { 1, 4 } };
@@ -121,7 +120,10 @@ USERLIB_TEST(L12_stop_in_a_handler_at_any_system_call)
 	size_t i;
 
 	loop_to_stop = self->loop;
-	/* A pending operation, so that only the stop ends a run, or a wait for the operation. */
+	/*
+	 * One operation stays pending, so that only the stop ends a run or a wait for the
+	 * operation.
+	 */
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
 	memwait_op_init(&busy.op, self->loop, repeat, &busy);
 	for (i = 0; i < 2 * ARRAY_SIZE(loops); i++) {
@@ -145,12 +147,12 @@ USERLIB_TEST(L12_stop_in_a_handler_at_any_system_call)
 	}
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, counted.calls);
-	/* All stops had their effect. */
+	/* All stops have had their effect. */
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
 }
 
-/* The interrupted thread begins and cancels an operation while others sleep in the loop. */
+/* The interrupted thread begins and cancels an operation while other threads sleep in the loop. */
 USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 {
 	struct counted_op other = counted_by(&other, self->loop);
@@ -192,7 +194,7 @@ struct objects {
 
 static struct objects *objects;
 
-/* All functions that post and notify. */
+/* Calls all functions that post and notify. */
 static void post_and_notify(void)
 {
 	struct memwait_notify notify = { .addr = (uintptr_t)&objects->word, .count = 1 };
@@ -206,7 +208,7 @@ static void post_and_notify(void)
 		abort();
 }
 
-/* Waits for each of the objects with a deadline, and operates on them. */
+/* Waits for each of the objects with a deadline, and uses them. */
 static void use_objects(struct __test_metadata *_metadata, memwait_op_t *op)
 {
 	const struct timespec past = { 0, 0 };
@@ -265,7 +267,7 @@ static void fork_here(void)
 }
 
 struct forking {
-	int call;			/* system call in which the handler forks */
+	int call;			/* number of the system call in which it forks */
 	uint64_t *parents;		/* id of the parent, for the child */
 };
 
@@ -278,7 +280,10 @@ static bool has_own_id(uint64_t id, const uint64_t *parents)
 	return id != *parents && !memwait_owner(&again) && id == again;
 }
 
-/* Both processes return from memwait_owner(). */
+/*
+ * The signal handler forks inside memwait_owner(); the parent and the child both return from it,
+ * with different ids.
+ */
 static int get_id(void *arg)
 {
 	struct forking *forking = arg;
@@ -293,7 +298,10 @@ static int get_id(void *arg)
 	return child_status(forked);
 }
 
-/* Both processes return from the lock call; each has its own copy of the mutex. */
+/*
+ * The handler forks during the lock call. Both processes return from the call; each has its own
+ * copy of the mutex.
+ */
 static int lock_and_unlock(void *arg)
 {
 	struct forking *forking = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * All ioctls of a test that includes this file, including those of the library, are redirected to
- * the test's intercept(), which can call ioctl_of_kernel().
+ * In a test that includes this file, the test's intercept() receives all ioctls, including those of
+ * the library, and can call ioctl_of_kernel().
  */
 #ifndef IOCTL_TEST_H
 #define IOCTL_TEST_H

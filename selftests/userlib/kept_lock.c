@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R12: a mutex that is reserved for a waiter that has lost it too often. A later caller first
- * sleeps for a while although the mutex is free, but not beyond its own deadline, on any clock.
+ * sleeps for some time although the mutex is free, but not beyond its own deadline, on any clock.
  */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* As in lock.c. */
+/* The value is the same as in lock.c. */
 #define RESERVED_NS		(10 * NSEC_PER_MSEC)
 
-/* The first waits of a later caller, and the times when it was called and began to wait. */
+/*
+ * A later caller: its first waits, the time when it was called, and the time when it began to wait.
+ */
 struct later {
 	memwait_mutex_t *mutex;
 	clockid_t clock;
@@ -30,7 +32,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	if (!later || request != MEMWAIT_IOC_WAIT)
 		return ioctl_of_kernel(fd, request, argument);
 	if (later->waits++) {
-		/* This wait must end soon. */
+		/* The caller's first wait must end soon. */
 		later->next = *wait;
 		wait->deadline = 1;
 		return ioctl_of_kernel(fd, request, argument);
@@ -53,7 +55,7 @@ static int lock_later(void *arg)
 	return err ? err : memwait_mutex_unlock(later->mutex);
 }
 
-/* Makes the operation late: it has lost too often, and its loop does not run now. */
+/* Makes the operation late: it has lost the mutex too often, and its loop does not run now. */
 static void make_late(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	must(memwait_mutex_lock(mutex));
@@ -98,21 +100,20 @@ USERLIB_TEST(R12_R4_a_caller_of_a_reserved_lock_meets_its_deadline)
 			deadline -= ahead;
 		ret = elsewhere(lock_later, &later);
 		EXPECT_TRUE(!ret || ret == ETIMEDOUT);
-		/* The caller has slept, on the clock of the reservation: */
+		/*
+		 * The caller has slept, on the clock of the reservation. If its deadline is far
+		 * away, it has slept for as long as the lock was reserved.
+		 */
 		ASSERT_TRUE(later.waits);
 		EXPECT_EQ(0, later.wait.flags & MEMWAIT_CLOCK_REALTIME);
 		EXPECT_GE(later.now + RESERVED_NS, later.wait.deadline);
-		/*
-		 * if its deadline is far away, for as long as the lock is reserved; otherwise until
-		 * its deadline.
-		 */
 		if (i / 2) {
 			EXPECT_EQ(0, ret);
 			EXPECT_LE(later.before + RESERVED_NS, later.wait.deadline);
 		} else {
 			EXPECT_GE(deadline > later.now ? deadline : later.now, later.wait.deadline);
 		}
-		/* It acquired the lock and left it to the operation. */
+		/* The caller acquired the lock and left it to the operation. */
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
@@ -120,7 +121,10 @@ USERLIB_TEST(R12_R4_a_caller_of_a_reserved_lock_meets_its_deadline)
 	}
 }
 
-/* A caller that does not get the lock after that sleep waits on until its own deadline. */
+/*
+ * A caller that does not get the lock after the sleep on a reserved lock waits until its own
+ * deadline.
+ */
 USERLIB_TEST(R4_a_caller_of_a_reserved_lock_waits_by_its_own_clock)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
@@ -149,12 +153,12 @@ USERLIB_TEST(R4_a_caller_of_a_reserved_lock_waits_by_its_own_clock)
 	}
 }
 
-/* As in lock.c. */
+/* The value is the same as in lock.c. */
 #define LATE_AFTER	8
 
 /*
- * The writer has no deadline, so the end of that sleep is not an error, although a reader holds the
- * lock then.
+ * The writer has no deadline, so it is no error if its sleep on the reserved lock ends while a
+ * reader holds the lock.
  */
 USERLIB_TEST(R12_L0_a_writer_that_yielded_waits_for_the_readers)
 {
@@ -178,7 +182,10 @@ USERLIB_TEST(R12_L0_a_writer_that_yielded_waits_for_the_readers)
 			ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		/* It is free and reserved for the late operation; a reader acquires it first. */
+		/*
+		 * The lock is free and reserved for the late operation, but a reader acquires it
+		 * first.
+		 */
 		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 		await_readable(loop);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects of a kind that this library does not know, such as the kind of a later library: every
- * function refuses them and leaves them unchanged (L13).
+ * Objects of a kind that this library does not know, for example a kind of a later library. Every
+ * function refuses such an object and does not change it (L13).
  */
 #include "userlib_test.h"
 
 static const struct timespec never = { .tv_sec = TIME_MAX };
 static memwait_mutex_t locked = MEMWAIT_MUTEX_INIT;
 
-/* Defines a call of a function of one object, and of its waits. */
+/* Defines a function that makes one call on an object. */
 #define FUNCTION(name, type, expression)					\
 	static int name(void *memory, memwait_op_t *op)				\
 	{									\
@@ -73,7 +73,7 @@ ONE(cond, broadcast)
 FUNCTION(cond_notify, memwait_cond_t, memwait_cond_notify(o, 2))
 ONE(cond, destroy)
 
-/* A condition variable's functions also refuse the mutex. */
+/* The functions of a condition variable also refuse a mutex of an unknown kind. */
 static memwait_cond_t plain = MEMWAIT_COND_INIT;
 
 FUNCTION(cond_wait_mutex, memwait_mutex_t, memwait_cond_wait(&plain, o))
@@ -128,14 +128,17 @@ struct call {
 };
 
 /*
- * @kind: index of the kind, in 32-bit words. The word after it is spare, if it belongs to the
- * object: the only word of an event also contains its number of changes.
+ * @kind: index of the kind, in 32-bit words. If the next word belongs to the object, it is unused.
+ * The only word of an event also contains the number of its changes.
  */
 static const struct {
 	size_t size;
 	unsigned int kind;
 	uint32_t known;
-	/* Of a valid object that can be acquired without a wait; for example a barrier's count. */
+	/*
+	 * Words of a valid object that can be acquired without a wait; for example a barrier's
+	 * count.
+	 */
 	uint32_t words[7];
 	struct call calls[20];
 } objects[] = {
@@ -214,7 +217,7 @@ USERLIB_TEST(unknown_kinds_are_refused)
 	ASSERT_EQ(0, memwait_mutex_unlock(&locked));
 }
 
-/* Shared memory may still contain objects of a program that has not been ported. */
+/* Shared memory may still contain objects that were created by a program for glibc. */
 USERLIB_TEST(locks_of_glibc_are_refused)
 {
 	pthread_mutex_t *mutex = self->shared;
@@ -241,7 +244,7 @@ USERLIB_TEST(locks_of_glibc_are_refused)
 	EXPECT_EQ(EINVAL, memwait_rwlock_trywrlock(self->shared));
 }
 
-/* The words in the table above are those of static initialisers, and known kinds work. */
+/* The words in the table above must be those of static initialisers, and known kinds must work. */
 USERLIB_TEST(initialisers_match_init)
 {
 	static const memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_MUTEX_FAIR);

@@ -7,8 +7,8 @@
 #include "objects_test.h"
 
 /*
- * How an object that is not available at first is acquired, and how the first waiter in the queue
- * waits for it.
+ * How the waiter acquires an object that is not available at first, and how the first waiter in the
+ * queue waits for the object.
  */
 static const struct thing {
 	const char *name;
@@ -33,7 +33,7 @@ static const struct thing {
 	{ "private channel, a sender", &send_way, &send_way, MEMWAIT_PRIVATE },
 };
 
-/* The first waiter, whose loop does not run, and a thread or an operation behind it. */
+/* The first waiter, whose loop does not run, and behind it a thread or an operation. */
 struct late {
 	const struct thing *thing;
 	void *object;
@@ -45,10 +45,13 @@ struct late {
 	int begun;		/* result of beginning the operation */
 };
 
-/* The size for each object; the fixture's memory has 16 times as much. */
+/* The size for each object. The fixture's memory is 16 times as large. */
 #define ROOM		4096
 
-/* Returns when the thread sleeps, or was too late to sleep. */
+/*
+ * Starts the thread. Returns when the thread sleeps, or when its deadline passed before it could
+ * sleep.
+ */
 static void thread_begins(struct late *late)
 {
 	const struct way *way = late->thing->way;
@@ -83,7 +86,8 @@ static int op_ends(struct late *late)
 }
 
 /*
- * All begin, one after another; then all their deadlines pass, and each must have got its object.
+ * All waiters begin, one after another. Then all their deadlines pass, and each waiter must have
+ * acquired its object.
  */
 static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
 		       memwait_loop_t *other, char *objects, void (*begin)(struct late *late),
@@ -103,7 +107,7 @@ static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
 		late->loop = other;
 		memwait_op_init(&late->first.op, first, count_call, &late->first);
 		/*
-		 * Tried again with a later deadline, until the object is given before the waiter's
+		 * Repeats with a later deadline until the object is given before the waiter's
 		 * deadline.
 		 */
 		for (ms = 100, in_time = false; !in_time; ms *= 2) {

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The meaning of the words of shared objects: it is the same in every 1.x release, in 32-bit and
- * 64-bit processes. If there is a build of this test for the other width, the second process runs
- * it.
+ * The meaning of the words of shared objects, which is the same in every 1.x release and in 32-bit
+ * and 64-bit processes. If there is a build of this test for the other width, the second process
+ * runs that build.
  */
 #include "userlib_test.h"
 
 #include <semaphore.h>
 #include <sys/prctl.h>
 
-/* Programs are compiled with these sizes. */
+/* Programs are compiled with these sizes, so they must not change. */
 _Static_assert(sizeof(memwait_op_t) == 192 && sizeof(memwait_mutex_t) == 40 &&
 	       sizeof(memwait_cond_t) == 48 && sizeof(memwait_sem_t) == 32 &&
 	       sizeof(memwait_rwlock_t) == 56 && sizeof(memwait_barrier_t) == 32 &&
 	       sizeof(memwait_waitgroup_t) == 32 && sizeof(memwait_event_t) == 4,
 	       "sizes are an ABI");
-/* A struct keeps its layout when its program is ported from pthreads. */
+/*
+ * A struct that contains these objects has the same layout after its program was ported from
+ * pthreads.
+ */
 #if __SIZEOF_POINTER__ == 8
 _Static_assert(sizeof(memwait_mutex_t) == sizeof(pthread_mutex_t) &&
 	       sizeof(memwait_cond_t) == sizeof(pthread_cond_t) &&
@@ -216,7 +219,7 @@ USERLIB_TEST(words_of_channels)
 		     [18] = 3, [24] = 0x80, [34] = 1, [40] = 0x80, [48] = 77);
 }
 
-/* One object of each kind, for two processes: all at the same offsets. */
+/* One object of each kind, shared by two processes, at the same offsets in both builds. */
 struct table {
 	memwait_mutex_t mutexes[5];
 	memwait_cond_t cond;
@@ -307,7 +310,7 @@ static int use_rwlock(struct table *table)
 	return meet(table);
 }
 
-/* Every other time with a loop. */
+/* In every other round the side waits with an operation of its loop. */
 static int use_sems(struct table *table, int side, memwait_loop_t *loop)
 {
 	struct counted_op counted = { 0 };
@@ -425,7 +428,10 @@ static int use_table(struct table *table, int side, memwait_loop_t *loop)
 	return use_words(table, side);
 }
 
-/* The other process: the table is its standard input. It dies while it holds the robust mutex. */
+/*
+ * Runs in the other process, which gets the table as its standard input. The process dies while it
+ * holds the robust mutex.
+ */
 static int run_other(void)
 {
 	struct table *table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED,

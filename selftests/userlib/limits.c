@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: an operation that was begun can be completed. A process that has no descriptor left can still
- * wake others, even if it has never woken any before.
+ * L2: an operation that was begun can be completed. A process that has no free descriptor can still
+ * wake other threads, even if it has never woken a thread before.
  */
 #include "userlib_test.h"
 #include "refuse_test.h"
@@ -31,7 +31,7 @@ static memwait_channel_t *channel(void)
 	return (memwait_channel_t *)shared->channel;
 }
 
-/* Steps of the processes. */
+/* Functions for the steps of the processes. */
 #define STEP(name, call)	ADAPTER(name, void, call)
 
 STEP(lock_mutex, memwait_mutex_lock(&shared->mutex))
@@ -96,8 +96,8 @@ STEP(close_channel, memwait_channel_close(channel()))
 STEP(receive_the_end, receive() != EPIPE)
 
 /*
- * A step that another process makes later: it either gets the object, or fails because a waiter is
- * ahead.
+ * The step that another process makes later. Either it acquires the object, or it fails because a
+ * waiter is ahead of it.
  */
 STEP(visit_mutex, trylock_mutex() ? 0 : unlock_mutex())
 STEP(visit_reading, try_read_lock() ? 0 : unlock_rwlock())
@@ -105,8 +105,8 @@ STEP(visit_writing, try_write_lock() ? 0 : unlock_rwlock())
 STEP(visit_cond, memwait_cond_signal(&shared->cond))
 
 /*
- * One process calls @begin, another one @wait, and the first one @end. @next is called afterwards
- * if @end could not wake.
+ * The first process calls @begin, another process @wait, and the first process @end. If @end could
+ * not wake the waiter, @next is called after that.
  */
 static const struct way {
 	const char *name;
@@ -136,7 +136,7 @@ static const struct way {
 	{ "channel, closed", init_channel, receive_the_end, close_channel, close_channel },
 };
 
-/* In this process; open descriptors stay open. */
+/* Forbids new descriptors in this process. Open descriptors stay open. */
 static int forbid_descriptors(void)
 {
 	struct rlimit limit;
@@ -147,7 +147,7 @@ static int forbid_descriptors(void)
 	return setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* No loop: the process must not have opened the device before. */
+/* The fixture has no loop, because the process must not have opened the device before. */
 FIXTURE(limits)
 {
 };
@@ -162,7 +162,10 @@ FIXTURE_TEARDOWN(limits)
 	munmap(shared, sizeof(*shared));
 }
 
-/* What a process loses: the right to open descriptors; the device as well; or the use of it. */
+/*
+ * What a process loses: the right to open descriptors; this right and the device; the same, because
+ * of the limit of contexts; or the permission to use the device.
+ */
 enum loss { OPENING, DESCRIPTORS, CONTEXTS, SECCOMP, LOSSES };
 
 static void close_all(void)
@@ -198,8 +201,8 @@ struct processes {
 };
 
 /*
- * Starts a process that calls @begin and suffers a loss, and one that waits for it. Returns when
- * the first one is about to call @end.
+ * Starts a process that calls @begin and suffers a loss, and a process that waits for the first
+ * process. Returns when the first process is about to call @end.
  */
 static void start_processes(struct __test_metadata *_metadata, struct processes *processes,
 			    const struct way *way, enum loss loss)
@@ -245,7 +248,8 @@ TEST_F_TIMEOUT(limits, L2_a_process_without_descriptors_wakes_others, 300)
 }
 
 /*
- * The first process calls @end and cannot wake the waiter. The next call of another process does.
+ * The first process calls @end and cannot wake the waiter. The next call, by another process, wakes
+ * the waiter.
  */
 TEST_F_TIMEOUT(limits, L2_the_next_call_does_a_missed_wake_up, 300)
 {
@@ -270,7 +274,7 @@ TEST_F_TIMEOUT(limits, L2_the_next_call_does_a_missed_wake_up, 300)
 	}
 }
 
-/* Each post takes effect, and waiters find it. */
+/* Each post takes effect, and waiters detect it. */
 TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 {
 	int value, i;
@@ -279,7 +283,7 @@ TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 	ASSERT_EQ(0, memwait_waitgroup_init((memwait_waitgroup_t *)shared->channel, 0, 3));
 	close_all();
 	ASSERT_EQ(0, forbid_descriptors());
-	/* This call finds that the device is lost. */
+	/* This call detects that the device is lost. */
 	EXPECT_EQ(EMFILE, wait_for_sem());
 	for (i = 0; i < 3; i++) {
 		EXPECT_EQ(0, post());
@@ -288,14 +292,14 @@ TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 	EXPECT_EQ(0, memwait_sem_getvalue(&shared->sem, &value));
 	EXPECT_EQ(3, value);
 	EXPECT_EQ(EINVAL, memwait_waitgroup_done((memwait_waitgroup_t *)shared->channel));
-	/* Nothing new can be begun. */
+	/* No new operation can be begun. */
 	EXPECT_EQ(EMFILE, memwait_waitgroup_add((memwait_waitgroup_t *)shared->channel, 1));
 	EXPECT_EQ(EMFILE, wait_for_sem());
 	EXPECT_EQ(EMFILE, lock_mutex());
 }
 
 /*
- * The process closes descriptors that are not its own, and cannot open any. The next lock wakes the
+ * The process closes the library's descriptor and cannot open another. The next lock wakes the
  * waiter.
  */
 TEST_F_TIMEOUT(limits, L2_the_next_lock_does_a_missed_wake_up, 300)
@@ -316,7 +320,10 @@ TEST_F_TIMEOUT(limits, L2_the_next_lock_does_a_missed_wake_up, 300)
 		}
 		ASSERT_EQ(0, lock_mutex());
 		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
-		/* The waiter may have slept before that. */
+		/*
+		 * Uses the number of waiters, because the waiter may also sleep before its lock
+		 * call.
+		 */
 		spin_until(memwait_waiters(sleep_word(&shared->mutex, kinds[way % 2]), 0) == 1);
 		close_all();
 		ASSERT_EQ(0, forbid_descriptors());

@@ -78,7 +78,7 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, counted.calls);
 }
 
-/* What a callback does. */
+/* The actions of a callback. */
 struct acting {
 	memwait_op_t op;
 	memwait_loop_t *loop;
@@ -129,8 +129,8 @@ USERLIB_TEST(R23_a_callback_may_cancel_another_completed_operation)
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&behind, self->loop, acting.word));
 	ASSERT_EQ(2, memwait_notify(acting.word, 2, 0));
 	/*
-	 * Both completions have been read. The first callback cancels the second operation, whose
-	 * notify passes to the third.
+	 * The loop has read both completions. The first callback cancels the second operation,
+	 * whose notify passes to the third operation.
 	 */
 	ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, acting.cancelled);
@@ -159,7 +159,10 @@ USERLIB_TEST(R19_a_callback_may_free_its_operation)
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, calls);
 
-	/* The same with memwait_mutex_execute_locked(), which has to unlock afterwards. */
+	/*
+	 * The same with memwait_mutex_execute_locked(), which must unlock the mutex after the
+	 * callback.
+	 */
 	op = malloc(sizeof(*op));
 	memwait_op_init(op, self->loop, free_self, &calls);
 	EXPECT_EQ(0, memwait_mutex_execute_locked((memwait_mutex_t *)(word + 16), op));
@@ -202,8 +205,9 @@ static void begin_again(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * One dispatch for each edge, with any limit, runs all callbacks, as tokio's AsyncFd and other
- * users of edge-triggered polling need it; and no dispatch runs more than the limit.
+ * One dispatch for each edge, with any limit, is sufficient to run all callbacks: users of
+ * edge-triggered polling, such as tokio's AsyncFd, need this. No dispatch runs more callbacks than
+ * the limit.
  */
 USERLIB_TEST(R22_one_dispatch_for_each_edge_runs_all_callbacks)
 {
@@ -224,7 +228,7 @@ USERLIB_TEST(R22_one_dispatch_for_each_edge_runs_all_callbacks)
 									&again[i].counted.op));
 		}
 		ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
-		/* Completions that a cancel has read cause another edge. */
+		/* If a cancel has read completions, there is another edge. */
 		left = round % 3 == 1 ? MANY - 1 : MANY * again[0].times;
 		if (round % 3 == 1) {
 			EXPECT_EQ(0, memwait_op_cancel(&again[MANY - 1].counted.op));
@@ -270,8 +274,8 @@ USERLIB_TEST(R22_a_dispatch_with_limit_0_runs_no_callback)
 }
 
 /*
- * A cancel that must read completions of other operations leaves them to be dispatched, and the
- * descriptor readable.
+ * If a cancel must read completions of other operations, these can still be dispatched, and the
+ * descriptor stays readable.
  */
 USERLIB_TEST(R22_cancel_leaves_the_others_readable)
 {
@@ -298,7 +302,10 @@ USERLIB_TEST(R22_cancel_leaves_the_others_readable)
 	close(epoll);
 }
 
-/* The second cancel reads the record that made the descriptor readable after the first cancel. */
+/*
+ * The second cancel reads the wake-up record that made the descriptor readable after the first
+ * cancel.
+ */
 USERLIB_TEST(R22_two_cancels_leave_the_others_readable)
 {
 	struct counted_op counted[4] = { 0 };
@@ -332,7 +339,10 @@ static int wait_on_word(void *arg)
 	return memwait_wait32(arg, 0, NULL, 0);
 }
 
-/* Either the callback runs, or cancel returns 0 and the thread behind is woken instead. */
+/*
+ * Either the callback runs, or cancel returns 0 and the thread behind the operation is woken
+ * instead.
+ */
 USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 {
 	struct race race = { .loop = self->loop, .word = self->shared };
@@ -419,7 +429,7 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 
 	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 
-	/* By a completion. */
+	/* The run is ended by a completion. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
@@ -427,14 +437,14 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(1, counted.calls);
 
-	/* By a cancel in another thread. */
+	/* The run is ended by a cancel in another thread. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, runner_join(&runner));
 
-	/* By a stop from another thread, and by an earlier stop. */
+	/* The run is ended by a stop from another thread, and then by an earlier stop. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
@@ -470,7 +480,9 @@ USERLIB_TEST(stop_in_a_callback_leaves_the_rest_for_later)
 	EXPECT_EQ(1, counted.calls);
 }
 
-/* After a run has ended, in any way, nothing makes a host loop spin. */
+/*
+ * After a run has ended, in any way, the descriptor does not stay readable: a host loop would spin.
+ */
 USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 {
 	struct counted_op counted = { 0 };
@@ -501,8 +513,8 @@ USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 }
 
 /*
- * A run sleeps, because @counted is pending, and cannot leave poll() while this thread uses the
- * CPU.
+ * Starts a run, which sleeps because @counted is pending. The run cannot leave poll() while this
+ * thread uses the CPU.
  */
 static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runner,
 			 memwait_loop_t *loop, struct counted_op *counted, uint32_t *word)
@@ -565,7 +577,7 @@ USERLIB_TEST(L12_stop_ends_a_run_while_a_callback_waits_for_it)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* The same, with a wake-up record that is read together with the completion. */
+/* As above, but the wake-up record is read together with the completion. */
 USERLIB_TEST(L12_stop_ends_a_run_before_a_callback_that_waits_for_it)
 {
 	struct counted_op counted = { 0 };
@@ -602,7 +614,7 @@ static void await_the_other(memwait_op_t *op, int result, void *data)
 	flags[1] = await_flag(&flags[0], 20);
 }
 
-/* The sleeping thread is not woken by the completions, because this thread has read them. */
+/* The completions do not wake the sleeping thread, because this thread has read them. */
 USERLIB_TEST(a_callback_may_wait_for_a_callback_in_another_thread)
 {
 	struct counted_op counted = { 0 };
@@ -625,7 +637,9 @@ USERLIB_TEST(a_callback_may_wait_for_a_callback_in_another_thread)
 	EXPECT_EQ(0, runner_join(&runner));
 }
 
-/* All runs end: by the last completion, which one of them reads, by a cancel, or by one stop. */
+/*
+ * All runs end: when one of them reads the last completion, after a cancel, or after a single stop.
+ */
 USERLIB_TEST(all_runs_end)
 {
 	struct runner runners[3];
@@ -634,7 +648,9 @@ USERLIB_TEST(all_runs_end)
 	bool ended;
 	int how, i;
 
-	/* On one CPU, so that most likely one run has ended before the next one checks. */
+	/*
+	 * All runs are on one CPU. Therefore one run has usually ended before the next run checks.
+	 */
 	bind_to(0);
 	for (how = 0; how < 3; how++) {
 		counted = (struct counted_op){ 0 };
@@ -660,7 +676,7 @@ USERLIB_TEST(all_runs_end)
 	}
 }
 
-/* The run that reads the last completion returns before the other one has checked. */
+/* The run that reads the last completion returns before the other run has checked. */
 USERLIB_TEST(a_run_that_ends_wakes_a_sleeping_run)
 {
 	struct counted_op counted = { 0 };
@@ -676,7 +692,7 @@ USERLIB_TEST(a_run_that_ends_wakes_a_sleeping_run)
 	EXPECT_EQ(0, runner_join(&runner));
 }
 
-/* A stop ends the present runs, and not a later one. */
+/* A stop ends only runs that are in progress. */
 USERLIB_TEST(a_stop_does_not_end_later_runs)
 {
 	struct counted_op counted = { 0 };
@@ -708,8 +724,8 @@ static void end_thread(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * The thread that ends has read completions of other operations; the poll() of another thread must
- * report them.
+ * The thread that ends has read completions of other operations. The poll() of another thread must
+ * report these completions.
  */
 USERLIB_TEST(L5_a_callback_may_end_its_thread)
 {
@@ -738,8 +754,8 @@ USERLIB_TEST(L5_a_callback_may_end_its_thread)
 }
 
 /*
- * The same with more completions than one read returns, and with edge-triggered polling: another
- * thread continues.
+ * As above, but with more completions than a single read returns, and with edge-triggered polling.
+ * Another thread continues.
  */
 USERLIB_TEST(L5_R22_a_callback_that_ends_its_thread_loses_no_completion)
 {
@@ -758,8 +774,8 @@ USERLIB_TEST(L5_R22_a_callback_that_ends_its_thread_loses_no_completion)
 			ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
 		ASSERT_EQ(MANY + 1, memwait_notify(word, MEMWAIT_ALL, 0));
 		/*
-		 * A wake-up record behind all completions, which causes no new edge unless it is
-		 * read.
+		 * A wake-up record is queued behind all completions. It causes no new edge unless
+		 * it is read.
 		 */
 		ASSERT_EQ(0, memwait_op_cancel(&counted[0].op));
 		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, 0));
@@ -877,7 +893,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 		bad |= memwait_wait32_async(word, 0, NULL, 0, &unused.op) != -EPERM;
 		bad |= memwait_mutex_lock_async((void *)(word + 16), &unused.op) != EPERM;
 		bad |= memwait_loop_close(self->loop);
-		/* The child's own loop works on the same word. */
+		/* The child's own loop works with the same word. */
 		bad |= memwait_loop_new(&own, 0);
 		bad |= arm(&unused, own, word) != MEMWAIT_PENDING;
 		bad |= memwait_op_cancel(&unused.op);
@@ -891,7 +907,10 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 	EXPECT_EQ(MEMWAIT_OK, counted.result);
 }
 
-/* As daemons do. Locks open the device again; the descriptor of a loop must not be closed. */
+/*
+ * The program closes the device, as daemons do. Locks open it again. The library must not close the
+ * descriptor of a loop.
+ */
 USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 {
 	memwait_mutex_t *mutex = self->shared;
@@ -904,7 +923,7 @@ USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 	if (!child) {
 		for (fd = 3; fd < 64; fd++)
 			close(fd);
-		/* Another file gets the descriptor's number. */
+		/* Another file gets the number of the descriptor. */
 		for (fd = 0; fd < 32; fd++)
 			err = pipe(ends);
 		err |= memwait_mutex_lock(mutex);

@@ -53,7 +53,10 @@ USERLIB_TEST(R4_a_run_ends_at_its_deadline)
 		EXPECT_EQ(EXDEV, errno);
 		EXPECT_LE(deadline, now_ns(clock));
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
-		/* No trace of the deadline remains, neither for a poll nor in the kernel. */
+		/*
+		 * The deadline has no further effect: the descriptor is not readable, and the
+		 * kernel has no wait.
+		 */
 		EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(waits, mw_user_waits(self->fd));
@@ -123,7 +126,7 @@ USERLIB_TEST(R2_a_run_rejects_unknown_flags_and_checks_the_time_if_needed)
 static int is_enough;
 
 /*
- * The callback begins its operation again and completes it before it returns, so that there is
+ * The callback begins its operation again and completes it before it returns. Therefore there is
  * always a completion.
  */
 static void begin_again(memwait_op_t *op, int result, void *data)
@@ -134,7 +137,7 @@ static void begin_again(memwait_op_t *op, int result, void *data)
 	must(memwait_notify(data, 1, 0) != 1);
 }
 
-/* More completions than one read returns, including if another thread reads them. */
+/* There are more completions than a single read returns. Another thread may read some of them. */
 USERLIB_TEST(R4_a_deadline_holds_however_many_completions_come)
 {
 	struct timed_run timed = { .loop = self->loop };
@@ -162,7 +165,7 @@ USERLIB_TEST(R4_a_deadline_holds_however_many_completions_come)
 	}
 }
 
-/* By a stop, a completion, and a cancel. */
+/* A run ends because of a stop, a completion or a cancel. */
 USERLIB_TEST(a_run_ends_before_its_deadline)
 {
 	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(HOUR / NSEC_PER_MSEC) };
@@ -211,7 +214,7 @@ USERLIB_TEST(R6_a_signal_does_not_end_a_run_with_a_deadline)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* A step of the clock makes it reach the deadline. */
+/* The clock is set to a time after the deadline. */
 USERLIB_TEST(R4_a_run_follows_the_steps_of_its_clock)
 {
 	struct timespec then = time_of(now_ns(CLOCK_REALTIME) + HOUR), now;
@@ -239,8 +242,8 @@ USERLIB_TEST(R4_a_run_follows_the_steps_of_its_clock)
 }
 
 /*
- * With several threads none misses its own deadline, whichever thread reads it, and none ends at
- * another's.
+ * Several threads run the loop. No run misses its own deadline, whichever thread reads the timeout,
+ * and no run ends at the deadline of another run.
  */
 USERLIB_TEST(R4_each_run_has_its_own_deadline)
 {
@@ -267,7 +270,7 @@ USERLIB_TEST(R4_each_run_has_its_own_deadline)
 	EXPECT_EQ(1, counted.calls);
 }
 
-/* The run sleeps while this thread reads all completions all the time. */
+/* The run sleeps while this thread continuously reads all completions. */
 USERLIB_TEST(R4_a_deadline_ends_a_run_although_another_thread_dispatches)
 {
 	struct timed_run timed = { .loop = self->loop, .deadline = in_ms(200) };
@@ -291,7 +294,8 @@ USERLIB_TEST(R4_a_deadline_ends_a_run_although_another_thread_dispatches)
 #define STACK_SIZE	(256 * 1024)
 
 /*
- * A run's stack is ordinary memory: a late notify of an address there does not end the run early.
+ * The stack of a run is ordinary memory. A late notify of an address in this stack does not end the
+ * run early.
  */
 USERLIB_TEST(L14_a_late_notify_does_not_end_a_run)
 {
@@ -320,7 +324,7 @@ USERLIB_TEST(L14_a_late_notify_does_not_end_a_run)
 	ASSERT_EQ(STACK_SIZE / 4, memwait_notify_many(notifies, STACK_SIZE / 4, woken));
 	for (i = 0; i < STACK_SIZE / 4; i++)
 		total += woken[i];
-	/* The run has no waiter there. */
+	/* The run has no waiter in its stack. */
 	EXPECT_EQ(0, total);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, runner_join(&runner));
 	EXPECT_LE(timed.deadline, timed.end);
@@ -349,7 +353,7 @@ USERLIB_TEST(L5_a_cancelled_run_leaves_no_deadline_behind)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* Even at the limit of waits, because a deadline is not a wait. */
+/* The deadline has an effect even at the limit of waits, because it is not a wait. */
 USERLIB_TEST(R4_a_run_has_a_deadline_at_the_limit_of_waits)
 {
 	struct counted_op counted = { 0 }, behind = { 0 };
@@ -377,7 +381,7 @@ static void fork_now(memwait_op_t *op, int result, void *data)
 	*(pid_t *)data = fork_child();
 }
 
-/* The deadline belongs to the parent: the child does not touch it. */
+/* The deadline belongs to the parent. The child must not change it. */
 USERLIB_TEST(L1_a_callback_of_a_run_with_a_deadline_may_fork)
 {
 	struct timespec timeout = time_of(500 * NSEC_PER_MSEC);

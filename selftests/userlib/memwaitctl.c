@@ -89,7 +89,7 @@ TOOL_TEST(R37_info_shows_whether_the_device_can_be_used)
 	struct stat st;
 	pid_t child;
 
-	/* Contexts of processes that ended before are closed. */
+	/* The contexts of earlier processes have been closed. */
 	sleep_until(mw_user_contexts(self->fd) == 1);
 	run(&output, "info");
 	EXPECT_EQ(0, output.status);
@@ -297,7 +297,7 @@ TOOL_TEST(R37_owners_distinguishes_a_deadlock_from_a_wait)
 	EXPECT_EQ(0, output.status);
 	EXPECT_STREQ("no waiter names an owner\n", output.text);
 
-	/* The first process holds a lock and waits for nothing; a third process waits for it. */
+	/* The first process holds a lock and does not wait. A third process waits for this lock. */
 	self->children[self->nr++] = fork_child();
 	if (!self->children[1])
 		_exit(memwait_mutex_lock(&locks->mutex[0]));
@@ -322,13 +322,13 @@ TOOL_TEST(R37_owners_distinguishes_a_deadlock_from_a_wait)
 		EXPECT_SAYS(&output, expected);
 	}
 
-	/* A waiter outside the cycle is not listed in it. */
+	/* The output for the cycle does not contain a waiter outside the cycle. */
 	snprintf(expected, sizeof(expected), "held by thread %d\n",
 		 self->children[1]);
 	EXPECT_EQ(NULL, strstr(output.text, expected));
 }
 
-/* A thread with an id but without an open device, which lsof cannot find. */
+/* A thread that has an id but no open device. lsof cannot find such a thread. */
 TOOL_TEST(R37_owners_lists_all_that_pin_the_module)
 {
 	int *go = (int *)self->words;
@@ -361,7 +361,7 @@ TOOL_TEST(R37_owners_lists_all_that_pin_the_module)
 	EXPECT_EQ(0, output.status);
 	EXPECT_SAYS(&output, "KIND        PID     TID COMMAND          ID\n");
 	EXPECT_SAYS(&output, expected);
-	/* No thread waits for it. */
+	/* No thread waits for this thread. */
 	run(&output, "owners");
 	EXPECT_EQ(0, output.status);
 	snprintf(expected, sizeof(expected), "thread %d", child);
@@ -370,7 +370,7 @@ TOOL_TEST(R37_owners_lists_all_that_pin_the_module)
 	EXPECT_EQ(128 + SIGKILL, kill_child(child));
 	self->nr--;
 	snprintf(expected, sizeof(expected), " %d ", child);
-	/* A kernel thread frees its identity later. */
+	/* A kernel thread frees the identity of the child later. */
 	do
 		run(&output, "owners --all");
 	while (strstr(output.text, expected));
@@ -389,8 +389,8 @@ TOOL_TEST(R37_top_counts_waits_and_notifies)
 	child = fork_child();
 	if (!child) {
 		/*
-		 * One wait of 20 ms after another, and a notify. The process's name looks like an
-		 * event's.
+		 * The child waits for 20 ms and notifies, repeatedly. The process's name looks like
+		 * the name of an event.
 		 */
 		prctl(PR_SET_NAME, "x: memwait_x");
 		for (;;) {
@@ -410,13 +410,18 @@ TOOL_TEST(R37_top_counts_waits_and_notifies)
 	EXPECT_EQ(0, others);
 	EXPECT_IN_TIME(waits >= 3);
 	EXPECT_GE(100, waits);
-	/* The tracing instance that it created is removed, even if its output is not read. */
+	/*
+	 * The command removes the tracing instance that it created, even if its output is not read.
+	 */
 	run(&output, "top --interval 0.1 | true");
 	run(&output, "--help >/dev/null; ls /sys/kernel/tracing/instances");
 	EXPECT_STREQ("", output.text);
 }
 
-/* Names may contain anything that harms a terminal or a JSON parser. */
+/*
+ * The name of a process may contain any character, including those that harm a terminal or a JSON
+ * parser.
+ */
 TOOL_TEST(R37_names_that_are_not_printable)
 {
 	struct output output;

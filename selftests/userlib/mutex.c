@@ -18,7 +18,10 @@ static const unsigned int kinds[] = {
 
 #define KINDS	((int)ARRAY_SIZE(kinds))
 
-/* Data that a mutex protects; violations show when two threads hold it. */
+/*
+ * Data that a mutex protects. If two threads hold the mutex at the same time, the data becomes
+ * inconsistent.
+ */
 struct guarded {
 	memwait_mutex_t mutex;
 	long counter;
@@ -393,8 +396,8 @@ USERLIB_TEST(R18_lock_async_immediately_and_later)
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		/*
-		 * If the kind records the owner, the owner has exited and no thread can unlock:
-		 * cancel.
+		 * If the mutex records its owner, that owner has exited, and no thread can unlock
+		 * the mutex: cancel the operation.
 		 */
 		if (kinds[kind] & (MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE)) {
 			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
@@ -411,11 +414,11 @@ USERLIB_TEST(R18_lock_async_immediately_and_later)
 			soon = in_time(CLOCK_MONOTONIC, 10);
 			ret = memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon,
 							    &counted.op);
-		} while (ret == ETIMEDOUT);	/* found past by a slow machine */
+		} while (ret == ETIMEDOUT);	/* the deadline has passed on a slow machine */
 		ASSERT_EQ(EINPROGRESS, ret);
 		EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 2));
 		EXPECT_EQ(ETIMEDOUT, counted.result);
-		/* Now the deadline has passed before the call. */
+		/* Here the deadline has passed before the call. */
 		EXPECT_EQ(ETIMEDOUT, memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon,
 								   &counted.op));
 		EXPECT_EQ(2, counted.calls);
@@ -431,7 +434,7 @@ struct forking {
 	int status, err;
 };
 
-/* Returns in the child as well. */
+/* The child also returns from this function. */
 static void fork_and_look(memwait_op_t *op, int result, void *data)
 {
 	struct forking *forking = data;
@@ -518,7 +521,10 @@ static void unlock_too_early(memwait_op_t *op, int result, void *data)
 	unlocking->err = result ?: memwait_mutex_unlock(unlocking->mutex);
 }
 
-/* An error means that the callback has not run and will not run; 0, that it has run. */
+/*
+ * If the function returns an error, the callback has not run and will not run. If it returns 0, the
+ * callback has run.
+ */
 USERLIB_TEST(L0_execute_locked_fails_only_before_its_callback)
 {
 	struct unlocking unlocking = { .mutex = self->shared };
@@ -528,7 +534,7 @@ USERLIB_TEST(L0_execute_locked_fails_only_before_its_callback)
 	for (kind = 0; kind < KINDS; kind++) {
 		ASSERT_EQ(0, memwait_mutex_init(unlocking.mutex, kinds[kind]));
 		unlocking.calls = 0;
-		/* The callback has unlocked it already. */
+		/* The callback has unlocked the mutex. */
 		EXPECT_EQ(0, memwait_mutex_execute_locked(unlocking.mutex, &unlocking.op));
 		EXPECT_EQ(1, unlocking.calls);
 		EXPECT_EQ(0, unlocking.err);
@@ -629,7 +635,7 @@ USERLIB_TEST(R12_fair_is_first_in_first_out_for_threads_and_operations)
 
 struct meeting {
 	memwait_mutex_t mutex;
-	int begun, ended;	/* rounds; INT_MAX: the end */
+	int begun, ended;	/* number of rounds; INT_MAX: end */
 };
 
 static int lock_in_each_round(void *arg)
@@ -638,7 +644,9 @@ static int lock_in_each_round(void *arg)
 	int round, looks;
 
 	for (round = 1;; round++) {
-		/* Spins at first without a yield, to reach the mutex while it is locked. */
+		/*
+		 * Spins without a yield at first, so that it calls lock while the mutex is locked.
+		 */
 		for (looks = 0; __atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round; looks++)
 			if (looks > 1000)
 				sched_yield();
@@ -692,7 +700,7 @@ static int hog(void *arg)
 	return 0;
 }
 
-/* Two threads that relock the mutex immediately cannot starve a third one. */
+/* Two threads relock the mutex immediately and must not starve a third thread. */
 USERLIB_TEST(R12_fair_does_not_starve)
 {
 	struct guarded *guarded = self->shared;
@@ -718,7 +726,7 @@ USERLIB_TEST(R12_fair_does_not_starve)
 	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
 }
 
-/* The same for the default kind, but it takes longer. */
+/* The same applies to the default kind, but it takes longer. */
 USERLIB_TEST(R12_default_does_not_starve)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK };
@@ -788,7 +796,7 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 			ret = memwait_mutex_lock_async(mutex, &second.op);
 			if (ret)
 				break;
-			/* This thread had no CPU for as long as the lock is reserved. */
+			/* This thread did not run for as long as the lock is reserved. */
 			ASSERT_EQ(0, memwait_op_cancel(&first.op));
 		}
 		ASSERT_EQ(EINPROGRESS, ret);
@@ -802,7 +810,7 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
 
-		/* But later callers do not wait long for a loop that does not run. */
+		/* A later caller does not wait long for an operation whose loop does not run. */
 		first.calls = 0;
 		ASSERT_EQ(0, lose(mutex, &first, self->loop));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
@@ -811,8 +819,8 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 		EXPECT_EQ(0, first.result);
 
 		/*
-		 * A trylock does not wait at all, and neither does a call whose deadline has
-		 * passed.
+		 * A trylock does not wait, and a call whose deadline has passed does not wait
+		 * either.
 		 */
 		first.calls = 0;
 		ASSERT_EQ(0, lose(mutex, &first, self->loop));
@@ -842,7 +850,9 @@ USERLIB_TEST(R4_a_deadline_while_a_lock_is_reserved)
 	int try;
 
 	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
-		/* The best of several attempts, because other programs use the CPU as well. */
+		/*
+		 * Takes the shortest of several attempts, because other programs also use the CPU.
+		 */
 		least = UINT64_MAX;
 		for (try = 0; try < 20 && least > 5 * NSEC_PER_MSEC; try++) {
 			memset(&first, 0, sizeof(first));
@@ -915,7 +925,7 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
 		memset(guarded, 0, sizeof(*guarded));
 		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
-		/* Uses the device before the fork and after it. */
+		/* The child uses the device before it forks and after that. */
 		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
 		child = run_in_child(visit_often(guarded));
 		await_waiters(self->fd, sleep_word(&guarded->mutex, fair), 0, 1);
@@ -948,7 +958,7 @@ USERLIB_TEST(R6_signals_do_not_interrupt_a_lock)
 	}
 }
 
-/* A FAIR mutex, and the order in which it was acquired. */
+/* A FAIR mutex, and the order in which the threads acquired it. */
 struct turns {
 	memwait_mutex_t mutex;
 	pid_t order[2];
@@ -975,7 +985,7 @@ static int take_turn(void *arg)
 	return memwait_mutex_unlock(&turns->mutex);
 }
 
-/* As by a profiler's signals, repeatedly. */
+/* A signal interrupts the thread repeatedly, as the signals of a profiler do. */
 USERLIB_TEST(R12_an_interrupted_thread_retains_its_turn)
 {
 	const unsigned int shared[] = { 0, MEMWAIT_PRIVATE };
@@ -1011,7 +1021,10 @@ USERLIB_TEST(R12_an_interrupted_thread_retains_its_turn)
 	}
 }
 
-/* As in a container that mounts neither: the C library cannot read the number of CPUs. */
+/*
+ * The test hides /proc and /sys, as in a container that mounts neither: the C library cannot read
+ * the number of CPUs.
+ */
 USERLIB_TEST(errno_is_unchanged_without_proc_and_sys)
 {
 	memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;

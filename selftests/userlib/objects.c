@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Behaviour that all objects have in common: deadlines, operations, waiters that give up, and
- * deaths. The purpose of each object is tested in the file of its name.
+ * deaths. The file named after an object tests the purpose of that object.
  */
 #include "objects_test.h"
 
@@ -10,7 +10,7 @@
 FIXTURE(object)
 {
 	memwait_loop_t *loop;
-	void *object;		/* zeroed, and inherited over fork */
+	void *object;		/* zeroed; inherited over fork */
 	int fd;
 	uint64_t user_waits;
 };
@@ -19,8 +19,8 @@ FIXTURE_VARIANT(object)
 {
 	const struct way *way;
 	unsigned int kind;
-	bool together;		/* several can hold it at the same time */
-	bool is_fifo;		/* waiters get it one after another, in FIFO order */
+	bool together;		/* several threads can hold it at the same time */
+	bool is_fifo;		/* waiters acquire it one after another, in FIFO order */
 	bool survives;	/* a dead waiter does not hold it */
 	bool first_excludes;	/* the first waiter excludes others, even when it is dead */
 	bool cancels;		/* a wait is a cancellation point, and a signal ends it */
@@ -114,7 +114,7 @@ static int take(const struct way *way, void *object)
 	return way->wait_until(object, CLOCK_MONOTONIC, &long_ago);
 }
 
-/* The time with which a function with @clock ends its wait @ms from now. */
+/* Returns the time at which a wait of a function with @clock must end, which is @ms from now. */
 static struct timespec time_for(clockid_t clock, long ms)
 {
 	if (clock == MEMWAIT_RELATIVE)
@@ -122,7 +122,7 @@ static struct timespec time_for(clockid_t clock, long ms)
 	return in_time(clock, ms);
 }
 
-/* Some microseconds from now, about when the other thread acts. */
+/* Returns a time some microseconds from now, at which the other thread approximately acts. */
 static struct timespec soon_after(int round)
 {
 	struct timespec time = in_time(CLOCK_MONOTONIC, 0);
@@ -179,8 +179,8 @@ OBJECT_TEST(R4_deadlines_are_met)
 						&counted.op));
 
 	/*
-	 * If no wait is needed, the deadline is not checked. The waits that gave up have left
-	 * nothing behind.
+	 * If no wait is needed, the deadline is not checked. The waits that gave up have not
+	 * changed the object.
 	 */
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, way->wait_until(self->object, CLOCK_MONOTONIC, &invalid[0]));
@@ -302,7 +302,7 @@ OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 	struct counted_op first = counted_by(&first, self->loop);
 	struct visitor thread;
 
-	/* A thread is next. */
+	/* The next waiter is a thread. */
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	visitor_start(&thread, way, self->object);
 	await_sleepers(way, self->object, variant->kind, 2);
@@ -311,7 +311,7 @@ OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 	EXPECT_EQ(0, visitor_join(&thread));
 	EXPECT_EQ(0, way->destroy(self->object));
 
-	/* An operation is next. */
+	/* The next waiter is an operation. */
 	ASSERT_EQ(0, way->make(self->object, variant->kind));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &behind.op));
@@ -322,7 +322,7 @@ OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 	EXPECT_EQ(0, leave(way, self->object, 0));
 	EXPECT_EQ(0, way->destroy(self->object));
 
-	/* There is no other waiter: the object is available, once. */
+	/* There is no other waiter. The object is available exactly once. */
 	ASSERT_EQ(0, way->make(self->object, variant->kind));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	ASSERT_EQ(0, way->give(self->object));
@@ -363,15 +363,18 @@ OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled)
 }
 
 /*
- * A race that has had only one of its outcomes continues until the test's time is over. The test
- * gives the other outcome more time, or a start.
+ * If a race has had only one of its two outcomes, the test repeats it until its time is over. To
+ * get the other outcome, the test changes the order or the timing.
  */
 static bool has_one_outcome(int outcome, int rounds)
 {
 	return !outcome || outcome == rounds;
 }
 
-/* Either the operation gets it or the thread behind, never both and never neither. */
+/*
+ * The object goes either to the operation or to the thread behind it, never to both and never to
+ * neither.
+ */
 OBJECT_TEST(L3_cancel_races_with_give)
 {
 	const struct way *way = variant->way;
@@ -413,7 +416,7 @@ OBJECT_TEST(L3_cancel_races_with_give)
 	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* The callback got it, or it is still available. */
+/* Either the callback got the object, or the object is still available. */
 OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 {
 	const struct way *way = variant->way;
@@ -455,7 +458,10 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* If the operation timed out, the object is left to the waiter behind. L11: it tried once more. */
+/*
+ * If the operation or thread times out, the next waiter gets the object. L11: it tried once more
+ * before it returned ETIMEDOUT.
+ */
 OBJECT_TEST(L3_L11_a_deadline_races_with_give)
 {
 	const struct way *way = variant->way;

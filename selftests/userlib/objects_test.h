@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A common interface to the library's objects. Each has something to wait for (a lock, an item, the
- * arrival of all) and a function that gives it to a waiter.
+ * A common interface to the library's objects. With each object a thread can wait for something (a
+ * lock, an item, the arrival of all), and a function lets a waiter continue.
  */
 #ifndef OBJECTS_TEST_H
 #define OBJECTS_TEST_H
@@ -9,10 +9,11 @@
 #include "userlib_test.h"
 
 /*
- * A way to wait for an object. @make initialises it so that the next caller must wait. @wait and
- * the functions after it are those of the library. @give, called by the holder, lets one waiter (or
- * all waiters) continue. @give_back is what a waiter calls that got the object, or NULL if nothing
- * has to be given back. Waiters sleep at the offset @word, or at @other_word if that is not 0.
+ * A way to wait for an object. @make initialises the object so that the next caller must wait.
+ * @wait and the members after it are the functions of the library. @give, called by the holder,
+ * lets one waiter (or all waiters) continue. A waiter that got the object calls @give_back, which
+ * is NULL if nothing has to be given back. Waiters sleep at the offset @word, or at @other_word if
+ * that is not 0.
  */
 struct way {
 	int (*make)(void *object, unsigned int kind);
@@ -27,10 +28,10 @@ struct way {
 	int (*destroy)(void *object);
 	size_t word, other_word;
 	bool lets_all_go;
-	/* A killed waiter counts as not having left: destroy fails after ten seconds. */
+	/* A killed waiter counts as a waiter that has not left: destroy fails after ten seconds. */
 	bool counts_killed;
 	/*
-	 * destroy cannot distinguish a killed waiter from waiters that have still to leave: it
+	 * destroy cannot distinguish a killed waiter from waiters that have not left yet: it
 	 * returns EBUSY.
 	 */
 	bool busy_if_killed;
@@ -118,7 +119,7 @@ static inline int make_sem(void *object, unsigned int kind)
 }
 
 static const struct way sem_way = SEM_WAY();
-/* Waiters sleep at offset 2: sleep_word() adds one to this offset. */
+/* Waiters sleep at offset 2, because sleep_word() adds 1 to this offset. */
 static const struct way fair_sem_way = SEM_WAY(.word = 1);
 
 static inline int make_group(void *object, unsigned int kind)
@@ -157,8 +158,8 @@ static const struct way event_way = {
 };
 
 /*
- * The buffer of all receive operations. Several tests receive into it at the same time, so its
- * value is meaningless.
+ * The buffer of all receive operations. Several tests receive into this buffer at the same time, so
+ * its value has no meaning.
  */
 static long channel_item;
 
@@ -244,8 +245,8 @@ static inline int make_full(void *object, unsigned int kind)
 }
 
 /*
- * Receivers sleep on the second word of the senders' cache line, and senders on the second word of
- * the receivers' line.
+ * Receivers sleep on the second word of the cache line of the senders. Senders sleep on the second
+ * word of the cache line of the receivers.
  */
 static const struct way receive_way = {
 	.make			= make_empty,
@@ -273,7 +274,7 @@ static const struct way send_way = {
 	.word			= 128 + 8,
 };
 
-/* A waiter whose condition is met holds the mutex, and gives it back. */
+/* A waiter whose condition is met holds the mutex, and unlocks it. */
 struct condition {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
@@ -350,7 +351,7 @@ static const struct way condition_way = {
 	.destroy	= condition_destroy,
 };
 
-/* A barrier for two: the last arrival wakes the other. */
+/* A barrier for two participants: the last arrival wakes the first. */
 static inline int barrier_make(void *object, unsigned int kind)
 {
 	return memwait_barrier_init(object, kind, 2);
@@ -380,7 +381,7 @@ static const struct way barrier_way = {
 	.destroy		= CALL(memwait_barrier_destroy),
 };
 
-/* Gives back what was acquired, unless it is an item or a semaphore unit. */
+/* Gives back the acquired object, except an item or a semaphore unit. */
 static inline int leave(const struct way *way, void *object, int result)
 {
 	return result || !way->give_back ? result : way->give_back(object);
@@ -403,7 +404,7 @@ static inline int sleepers(const struct way *way, const void *object, unsigned i
 	return way->other_word ? n + memwait_waiters(start + way->other_word, flags) : n;
 }
 
-/* The same for all bytes of the object. */
+/* Returns the number of sleepers on all bytes of the object. */
 static inline int sleepers_within(const void *object, size_t size, unsigned int kind)
 {
 	int total = 0, n;
@@ -416,7 +417,10 @@ static inline int sleepers_within(const void *object, size_t size, unsigned int 
 	return total;
 }
 
-/* A thread that waits for the object, until @time or without a deadline, and leaves it again. */
+/*
+ * A thread that waits for the object, with the deadline @time or without a deadline, and then
+ * leaves the object.
+ */
 struct visitor {
 	const struct way *way;
 	void *object;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L9: a blocking wait for an operation, which a stop can end without loss of the queue position. */
+/*
+ * L9: a blocking wait for an operation. A stop can end the wait, and the operation does not lose
+ * its queue position.
+ */
 #include "objects_test.h"
 #include "ioctl_test.h"
 
@@ -83,7 +86,7 @@ USERLIB_TEST(L9_op_wait_returns_the_result_for_each_object)
 		EXPECT_EQ(0, runner_join(&waiting.runner));
 		EXPECT_EQ(0, waiting.result);
 		EXPECT_EQ(1, waiting.calls);
-		/* The operation has ended before. */
+		/* The operation has already ended. */
 		waiting.result = -1;
 		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
 		EXPECT_EQ(0, waiting.result);
@@ -91,7 +94,7 @@ USERLIB_TEST(L9_op_wait_returns_the_result_for_each_object)
 		EXPECT_EQ(0, leave(way, self->shared, 0));
 		EXPECT_EQ(0, way->destroy(self->shared));
 
-		/* Without a callback, and with a deadline. */
+		/* The operation has no callback, and has a deadline. */
 		ASSERT_EQ(0, way->make(self->shared, 0));
 		ASSERT_EQ(0, memwait_op_init(&waiting.op, self->loop, NULL, NULL));
 		soon = in_time(CLOCK_MONOTONIC, 20);
@@ -148,7 +151,7 @@ USERLIB_TEST(L9_L12_waiting_for_an_ended_operation_leaves_a_stop)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* Callbacks behind the operation are not run, because they may take long. */
+/* Callbacks that are queued behind the operation are not run, because they may take long. */
 USERLIB_TEST(L9_op_wait_leaves_later_completions)
 {
 	struct counted_op behind = { 0 };
@@ -188,8 +191,8 @@ static void stop_in_handler(int signal)
 }
 
 /*
- * By another thread, by a handler in this thread, or by an earlier stop. The operation is still
- * pending.
+ * A stop by another thread, by a handler in this thread, or an earlier stop ends the wait. The
+ * operation is still pending.
  */
 USERLIB_TEST(L9_L12_a_stop_ends_op_wait)
 {
@@ -225,8 +228,8 @@ USERLIB_TEST(L9_L12_a_stop_ends_op_wait)
 }
 
 /*
- * A dispatch reads the stop's wake-up record before the thread can leave poll(), and must send
- * another one.
+ * A dispatch reads the stop's wake-up record before the thread can leave poll(). The dispatch must
+ * therefore send another wake-up record.
  */
 USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
 {
@@ -251,7 +254,7 @@ USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* At any time, including between the last check and the sleep. */
+/* A stop can come at any time, also between the last check and the sleep. */
 USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
 {
 	struct sigaction action = { .sa_handler = stop_in_handler };
@@ -296,7 +299,7 @@ USERLIB_TEST(L9_R12_a_stop_retains_the_queue_position)
 			ASSERT_EQ(0, memwait_loop_stop(self->loop));
 			EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
 		}
-		/* An object that is given in the meantime is not lost either. */
+		/* An object that is given during this time is not lost either. */
 		ASSERT_EQ(0, way->give(self->shared));
 		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
 		EXPECT_EQ(0, waiting.result);
@@ -351,7 +354,7 @@ static int wait_for_lasting(void *arg)
 	return ret ? ret : result;
 }
 
-/* A thread that will free what the callback uses sleeps until the callback has returned. */
+/* A thread that will free the data of the callback sleeps until the callback has returned. */
 USERLIB_TEST(L9_op_wait_waits_for_a_callback_in_another_thread)
 {
 	struct lasting lasting = { 0 };
@@ -368,7 +371,7 @@ USERLIB_TEST(L9_op_wait_waits_for_a_callback_in_another_thread)
 	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&lasting.op));
 	runner_start(&waiter, wait_for_lasting, &lasting);
 	runner_await_asleep(&waiter);
-	/* A dispatch that finds nothing does not wake it. */
+	/* A dispatch that reads no completion does not wake the thread. */
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 	EXPECT_FALSE(runner_is_done(&waiter));
@@ -386,8 +389,8 @@ static void join_waiter(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * But it does not wait for other callbacks, before its own or behind it: the callback of @other
- * waits for the thread.
+ * The thread does not wait for other callbacks, before or behind the operation's own callback: the
+ * callback of @other waits for the thread.
  */
 static void wait_with_other_callback(struct __test_metadata *_metadata, memwait_loop_t *loop,
 				     uint32_t *word, bool before)
@@ -436,7 +439,10 @@ static int wait_at_priority(void *arg)
 	return pin(at->priority) ? -1 : wait_for_op(&at->waiting);
 }
 
-/* The thread of higher priority reads the completion, and must not spin until the other leaves. */
+/*
+ * The thread of higher priority reads the completion. It must not spin until the other thread
+ * leaves.
+ */
 USERLIB_TEST(L9_op_wait_lets_a_thread_of_lower_priority_leave)
 {
 	struct at_priority low = { .priority = 1 }, high = { .priority = 2 };
@@ -457,7 +463,7 @@ USERLIB_TEST(L9_op_wait_lets_a_thread_of_lower_priority_leave)
 		runner_start(&high.waiting.runner, wait_at_priority, &high);
 		runner_await_asleep(&low.waiting.runner);
 		runner_await_asleep(&high.waiting.runner);
-		/* Both are woken before either runs. */
+		/* Both threads are woken before either of them runs. */
 		ASSERT_EQ(0, pin(20));
 		ASSERT_EQ(!how, how ? memwait_op_cancel(&low.waiting.op) :
 				      memwait_notify(word, 1, 0));
@@ -526,7 +532,7 @@ USERLIB_TEST(L9_two_threads_wait_and_one_runs)
 	EXPECT_FALSE(is_readable(self->loop));
 }
 
-/* The cleanup handler cancels the operation. */
+/* The thread's cleanup handler cancels the operation. */
 USERLIB_TEST(L5_op_wait_is_a_cancellation_point)
 {
 	uint32_t *word = self->shared;

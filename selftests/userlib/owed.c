@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * L2: a wake-up that fails, for example because the program has closed the descriptor and can open
- * no other. Either nothing was done, or the object records it, and the next operation wakes the
- * waiters.
+ * no other. Either the call had no effect, or the object records the owed wake-up, and the next
+ * operation wakes the waiters.
  */
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* All ioctls of this thread fail; or all except INFO, so that the device is still found. */
+/*
+ * All ioctls of this thread fail, or all except INFO, so that the library still finds the device.
+ */
 static __thread bool fails, answers_info;
 /* All ioctls that wake a waiter fail. */
 static __thread bool cannot_wake;
@@ -52,7 +54,7 @@ static const unsigned int kinds[] = {
 
 ADAPTER(lock_and_unlock, void *arg, memwait_mutex_lock(arg) ?: memwait_mutex_unlock(arg))
 
-/* The next operation, which gets the mutex. */
+/* The next operation on the mutex, which acquires it. */
 static int lock_next(memwait_mutex_t *mutex, int how, memwait_loop_t *loop)
 {
 	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
@@ -135,7 +137,7 @@ USERLIB_TEST(L2_the_next_operation_does_a_cond_waits_missed_wake_up)
 	}
 }
 
-/* The ioctl that counts the waiters works, and the one that wakes them does not. */
+/* The ioctl that counts the waiters succeeds, and the ioctl that wakes them fails. */
 USERLIB_TEST(L2_the_next_operation_does_a_robust_unlocks_missed_wake_up)
 {
 	memwait_mutex_t *mutex = self->shared;
@@ -161,8 +163,8 @@ USERLIB_TEST(L2_the_next_operation_does_a_robust_unlocks_missed_wake_up)
 }
 
 /*
- * The mutex was unlocked inconsistent: the next caller that finds it not recoverable wakes all
- * others.
+ * The mutex was unlocked inconsistent. The next caller that detects that it is not recoverable
+ * wakes all other waiters.
  */
 USERLIB_TEST(L2_the_next_lock_wakes_waiters_of_a_mutex_not_recoverable)
 {
@@ -188,7 +190,7 @@ USERLIB_TEST(L2_the_next_lock_wakes_waiters_of_a_mutex_not_recoverable)
 	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 }
 
-/* A loop has its own descriptor, and may work when the thread cannot wait. */
+/* A loop has its own descriptor, so an operation may work although the thread cannot wait. */
 USERLIB_TEST(L2_an_operation_gets_eownerdead_where_its_thread_cannot_wait)
 {
 	memwait_mutex_t *mutex = self->shared;
@@ -241,7 +243,7 @@ static const unsigned int rwlock_kinds[] = {
 ADAPTER(read_and_unlock, void *arg, memwait_rwlock_rdlock(arg) ?: memwait_rwlock_unlock(arg))
 ADAPTER(write_and_unlock, void *arg, memwait_rwlock_wrlock(arg) ?: memwait_rwlock_unlock(arg))
 
-/* The next operation. A call that does not wait may find that others are ahead of it. */
+/* The next operation. A call that does not wait may fail because waiters are ahead of it. */
 enum { READ, TRY_READ, READ_TIMED, READ_ASYNC, WRITE, TRY_WRITE, WRITE_TIMED, WRITE_ASYNC, WAYS };
 
 static int use_rwlock(memwait_rwlock_t *lock, int way, memwait_loop_t *loop)
@@ -304,7 +306,10 @@ USERLIB_TEST(L2_the_next_operation_does_a_rwlock_unlocks_missed_wake_up)
 			fails = true;
 			answers_info = way / WAYS % 2;
 			EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
-			/* A call that cannot wake either leaves the wake-up to the next one. */
+			/*
+			 * A call that cannot wake waiters either leaves the wake-up to the next
+			 * call.
+			 */
 			for (again = TRY_READ; way / WAYS % 2 && again < WAYS; again++) {
 				if (again == TRY_READ || again == TRY_WRITE) {
 					ret = use_rwlock(lock, again, self->loop);
@@ -485,7 +490,7 @@ USERLIB_TEST(L2_the_next_call_does_a_signals_missed_wake_up)
 		} else {
 			EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
 		}
-		/* A call that cannot wake either leaves the wake-up to the next one. */
+		/* A call that cannot wake waiters either leaves the wake-up to the next call. */
 		EXPECT_EQ(EMFILE, memwait_cond_signal(&both->cond));
 		EXPECT_EQ(EMFILE, memwait_cond_destroy(&both->cond));
 		fails = false;
@@ -562,7 +567,7 @@ static int wait_and_stall(void *arg)
 	return memwait_waitgroup_wait(&leaver->group);
 }
 
-/* The last waiter leaves and cannot wake the destroyer, which sleeps until then. */
+/* The last waiter leaves and cannot wake the destroyer, which sleeps until it checks by itself. */
 USERLIB_TEST(L8_destroy_notices_a_last_waiter_that_cannot_wake_it)
 {
 	struct leaver *leaver = self->shared;
@@ -587,7 +592,7 @@ USERLIB_TEST(L8_destroy_notices_a_last_waiter_that_cannot_wake_it)
 
 struct transfer {
 	memwait_channel_t *channel;
-	int still;			/* of the thread that is stalled */
+	int still;			/* state of the stalled thread */
 	uint64_t item;
 };
 
@@ -620,7 +625,10 @@ static int begin_waiting(memwait_channel_t *channel, unsigned int flags, bool fu
 	return ret;
 }
 
-/* If the waiters cannot be notified, nothing is done. Then another thread does it. */
+/*
+ * If the waiters cannot be notified, the call has no effect. After that another thread makes the
+ * same call.
+ */
 USERLIB_TEST(L2_a_send_or_receive_that_cannot_wake_is_not_done)
 {
 	memwait_channel_t *channel = self->shared;
@@ -656,7 +664,7 @@ USERLIB_TEST(L2_a_send_or_receive_that_cannot_wake_is_not_done)
 	}
 }
 
-/* The next operation, on either side. Returns its result on a closed channel. */
+/* The next call, on either side. Returns its result on a closed channel. */
 static int use_channel(memwait_channel_t *channel, int way, memwait_loop_t *loop)
 {
 	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
@@ -698,7 +706,10 @@ USERLIB_TEST(L2_the_next_call_does_a_closes_missed_wake_up)
 		TH_LOG("%s, way %d", full ? "full" : "empty", way);
 		ASSERT_EQ(0, begin_waiting(channel, n / CHANNEL_WAYS & 1 ? MEMWAIT_PRIVATE : 0,
 					   full, &waiter, &transfer));
-		/* Without the device nothing is done. With the device, senders find out later. */
+		/*
+		 * If receivers wait, the failed close has no effect. If senders wait, the channel
+		 * is closed although the call fails, and a later call wakes the senders.
+		 */
 		cannot_wake = true;
 		EXPECT_EQ(EMFILE, memwait_channel_close(channel));
 		cannot_wake = false;
@@ -738,7 +749,7 @@ static int receive_and_stall(void *arg)
 	return receive_one(transfer);
 }
 
-/* The next thread of the same side sleeps on the lock. */
+/* The next thread of the same side sleeps on the channel's lock. */
 USERLIB_TEST(L2_the_next_call_does_a_channel_locks_missed_wake_up)
 {
 	memwait_channel_t *channel = self->shared;
@@ -772,7 +783,7 @@ USERLIB_TEST(L2_the_next_call_does_a_channel_locks_missed_wake_up)
 }
 
 /*
- * A waiter that was woken for an item or a free slot gives up, while another one sleeps and the
+ * A waiter that was woken for an item or a free slot gives up while another waiter sleeps and the
  * channel is full or empty.
  */
 USERLIB_TEST(L2_the_next_call_does_a_wake_up_not_passed_on_in_a_channel)

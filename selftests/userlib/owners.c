@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Word functions: ids of threads, waits that receive death notifications, and change and notify. */
+/*
+ * Word functions: ids of threads, waits that receive death notifications, and change-and-notify
+ * functions.
+ */
 #include "death_test.h"
 
 FIXTURE(owners)
@@ -90,7 +93,7 @@ OWNERS_TEST(R33_each_thread_and_each_process_has_its_own_id)
 	EXPECT_EQ(self->id, id_of_ioctl(self->fd));
 }
 
-/* A child has an id of its own, whether or not its parent had one. */
+/* A child has its own id, whether or not its parent had an id. */
 static int fork_with_id(void *arg)
 {
 	uint64_t *ids = arg;
@@ -185,7 +188,7 @@ struct word_wait {
 	uint64_t *word;
 	uint64_t expected;
 	int size;
-	bool notifies;		/* by notify_wait */
+	bool notifies;		/* the notify is made by notify_wait */
 	unsigned int flags;
 };
 
@@ -222,7 +225,10 @@ static int arm_sized(struct word_wait *wait, memwait_op_t *op)
 	}
 }
 
-/* One after another: the owner dies, and then each waiter that was notified and does not react. */
+/*
+ * First the owner dies. Then each waiter that was notified dies without a reaction, one after
+ * another.
+ */
 OWNERS_TEST(R34_the_oldest_waiter_is_notified)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -243,7 +249,8 @@ OWNERS_TEST(R34_the_oldest_waiter_is_notified)
 	ASSERT_EQ(MEMWAIT_PENDING, arm_sized(&wait, &counted.op));
 	owner_end_and_reap(&owner);
 	/*
-	 * The first waiter is notified and its thread ends. Then the second is notified, and so on.
+	 * The first waiter is notified and its thread ends. Then the second waiter is notified, and
+	 * so on.
 	 */
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, runner_join(&runners[0]));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, runner_join(&runners[1]));
@@ -266,7 +273,8 @@ static pid_t fork_waiter(int fd, struct word_wait *wait, int waiters)
 }
 
 /*
- * A small word names no owner, but a woken waiter that dies is replaced: exit(3) counts as a death.
+ * A small word cannot contain an owner id, but a woken waiter that dies is replaced. exit(3) counts
+ * as a death.
  */
 OWNERS_TEST(R34_the_next_waiter_is_notified_of_a_woken_waiters_death)
 {
@@ -276,8 +284,8 @@ OWNERS_TEST(R34_the_next_waiter_is_notified_of_a_woken_waiters_death)
 
 	for (wait.size = MEMWAIT_SIZE_U8; wait.size <= MEMWAIT_SIZE_U32; wait.size++) {
 		/*
-		 * Initialised again, because a waiter that was notified would return to its queue
-		 * position.
+		 * The operation is initialised again: otherwise the waiter, which was notified,
+		 * would return to its queue position.
 		 */
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		*self->word = 0x0101010101010101;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Private objects: their waiters are found by address, without a lookup of the mapping. In shared
- * memory, private and shared waits are in different queues. So a call that ignores that the object
- * is private finds no waiter, and a waiter would sleep forever.
+ * Private objects, whose waiters are found by address, without a lookup of the mapping. In shared
+ * memory, private and shared waits are in different queues. If a call ignored that the object is
+ * private, it would find no waiter, and a waiter would sleep forever.
  */
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-/* Enough for each object; the library decides where in it they sleep. */
+/* Size of the memory for each object. The library determines on which words of it waiters sleep. */
 #define OBJECT_SIZE	512
 
 static int waiters_within(int fd, const void *object, uint32_t flags)
@@ -203,7 +203,7 @@ USERLIB_TEST(R9_waiters_are_found_by_address_alone)
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
 		EXPECT_EQ(2, waiters_within(self->fd, object, flags));
 		EXPECT_EQ(0, waiters_within(self->fd, object, flags ^ MEMWAIT_PRIVATE));
-		/* Both are released, but one may have to wait for the other. */
+		/* Both waiters are released, but one of them may have to wait for the other. */
 		ASSERT_EQ(0, way->give(object));
 		if (!way->give_back) {
 			ASSERT_EQ(0, give_next(way, object));
@@ -216,7 +216,10 @@ USERLIB_TEST(R9_waiters_are_found_by_address_alone)
 	}
 }
 
-/* An operation that got a post or signal and is cancelled passes it to the waiter behind. */
+/*
+ * If an operation that got a post or signal is cancelled, it passes the post or signal to the
+ * waiter behind it.
+ */
 USERLIB_TEST(L3_a_cancel_wakes_by_address)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -296,7 +299,7 @@ USERLIB_TEST(L5_a_cancelled_thread_passes_its_signal_on_by_address)
 
 /*
  * The operation was signalled and waits for the mutex. It has left the condition variable, which
- * may not exist any more.
+ * may no longer exist.
  */
 USERLIB_TEST(L3_a_cancel_does_not_touch_an_object_that_was_left)
 {
@@ -333,7 +336,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-/* Waiters that are leaving wake the destroyer by address, however long they take. */
+/* Waiters that are leaving wake the destroyer by address, even if they leave late. */
 USERLIB_TEST(L8_destroy_is_woken_by_address)
 {
 	void *object = self->shared;
@@ -398,7 +401,8 @@ USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 		ASSERT_EQ(EINPROGRESS, wait_in_monitor_async(monitor, &counted.op));
 
 		/*
-		 * Its wait unlocks the mutex for the thread that sleeps on it and will broadcast.
+		 * The holder's wait unlocks the mutex for the thread that sleeps on the mutex and
+		 * will broadcast.
 		 */
 		runner_start(&holder, wait_when_held, monitor);
 		spin_until(__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE));

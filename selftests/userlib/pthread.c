@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* <memwait/pthread.h>: a program written for pthreads gets the behaviour of POSIX. */
+/* <memwait/pthread.h>: a program written for pthreads has the behaviour that POSIX requires. */
 #include "userlib_test.h"
 #include "refuse_test.h"
 
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* The C library's functions, as a file that does not include the header uses them. */
+/* The C library's functions, which a file that does not include the header uses. */
 static int (*const other_setprotocol)(pthread_mutexattr_t *, int) = pthread_mutexattr_setprotocol;
 static sem_t *(*const other_sem_open)(const char *, int, ...) = sem_open;
 static int (*const other_sem_close)(sem_t *) = sem_close;
@@ -18,7 +18,7 @@ static int (*const other_sem_unlink)(const char *) = sem_unlink;
 
 #include <memwait/pthread.h>
 
-/* Initialisers of static variables, here in a larger initialiser. */
+/* Initialisers of static variables, here as part of a larger initialiser. */
 static struct {
 	pthread_mutex_t mutex, recursive, errorcheck, adaptive;
 	pthread_cond_t cond;
@@ -154,7 +154,7 @@ USERLIB_TEST(L6_a_robust_mutex_reports_its_dead_owner)
 	EXPECT_EQ(EDEADLK, pthread_mutex_lock(mutex));
 	EXPECT_EQ(0, pthread_mutex_unlock(mutex));
 	EXPECT_EQ(0, elsewhere(pthread_mutex_lock, mutex));
-	/* A thread that has been joined may exist a moment longer. */
+	/* A thread that has been joined may exist for a moment longer. */
 	do {
 		err = pthread_mutex_trylock(mutex);
 	} while (err == EBUSY);
@@ -251,7 +251,10 @@ USERLIB_TEST(R4_timedwait_has_the_clock_of_its_condition_variable)
 		EXPECT_LE(ns_of(&soon), now_ns(CLOCK_REALTIME));
 		EXPECT_EQ(0, pthread_cond_destroy(&cond));
 
-		/* The deadline of one clock is long past on the other. */
+		/*
+		 * The deadline, which is in the future on one clock, is in the past on the other
+		 * clock.
+		 */
 		ASSERT_EQ(0, cond_init(&cond, CLOCK_REALTIME, pshared[i]));
 		soon = in_time(CLOCK_REALTIME, 50);
 		EXPECT_EQ(ETIMEDOUT, pthread_cond_timedwait(&cond, &mutex, &soon));
@@ -489,7 +492,7 @@ USERLIB_TEST(named_semaphores_are_shared_by_name)
 	EXPECT_EQ(0640, st.st_mode & 0777);
 	EXPECT_EQ(SEM_FAILED, open_new(O_EXCL, 0666, 1));
 	EXPECT_EQ(EEXIST, errno);
-	/* The same address and the same value. */
+	/* The second open returns the same address, and the value is unchanged. */
 	EXPECT_EQ(sem, open_new(0, 0666, 7));
 	EXPECT_EQ(sem, sem_open(name, 0));
 	EXPECT_EQ(sem, sem_open(name + 1, 0));
@@ -508,7 +511,10 @@ USERLIB_TEST(named_semaphores_are_shared_by_name)
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(1, value_of(sem));
 
-	/* It exists as long as it is open; a new semaphore of that name is a different one. */
+	/*
+	 * The semaphore exists as long as it is open. A new semaphore of the same name is a
+	 * different semaphore.
+	 */
 	EXPECT_EQ(0, sem_unlink(name));
 	EXPECT_ERRNO(ENOENT, sem_unlink(name));
 	EXPECT_EQ(SEM_FAILED, sem_open(name, 0));
@@ -547,7 +553,7 @@ USERLIB_TEST(named_semaphores_are_refused)
 	EXPECT_EQ(0, sem_unlink(text));
 	free(text);
 
-	/* A file that is not a semaphore. */
+	/* The file of that name does not contain a semaphore. */
 	snprintf(path, sizeof(path), "/dev/shm/memwait-sem.%s", name + 1);
 	f = fopen(path, "w");
 	ASSERT_NE(NULL, f);
@@ -565,7 +571,7 @@ USERLIB_TEST(named_semaphores_are_refused)
 	EXPECT_EQ(ELOOP, errno);
 	EXPECT_EQ(0, sem_unlink(name));
 
-	/* Another user's semaphore. */
+	/* The semaphore belongs to another user. */
 	EXPECT_NE(SEM_FAILED, open_new(O_EXCL, 0600, 1));
 	pid = fork_child();
 	if (!pid) {
@@ -592,7 +598,10 @@ USERLIB_TEST(named_semaphores_are_not_the_c_librarys)
 	EXPECT_EQ(0, other_sem_unlink(name));
 }
 
-/* If several processes open it at the same time, it is created once and initialised completely. */
+/*
+ * If several processes open the semaphore at the same time, it is created once and initialised
+ * completely.
+ */
 USERLIB_TEST(named_semaphores_are_created_once)
 {
 	sem_t *sem;
@@ -619,7 +628,7 @@ USERLIB_TEST(named_semaphores_are_created_once)
 	}
 }
 
-/* L0: without the device. */
+/* L0: behaviour without the device. */
 
 static pthread_barrier_t barrier;
 static sem_t some_sem = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 1);
@@ -678,7 +687,8 @@ static void wait_for_nothing(pthread_cond_t *cond, pthread_mutex_t *mutex)
 }
 
 /*
- * L0: EPERM means that the caller does not hold the mutex, and must not be the error of a filter.
+ * L0: EPERM means that the caller does not hold the mutex. The error of a seccomp filter must not
+ * be mistaken for it.
  */
 USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
 {
@@ -711,7 +721,7 @@ USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
 	EXPECT_EQ(EPERM, pthread_cond_wait(&cond, &mutex));
 }
 
-/* Returns 0 if each wait returned early, with the mutex held. */
+/* Returns 0 if each wait returned early with the mutex held. */
 static int wait_without_memory(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
 	const struct timespec hour = in_time(CLOCK_REALTIME, 3600 * 1000);
@@ -743,7 +753,7 @@ USERLIB_TEST(L5_a_wait_for_a_condition_without_memory_is_a_spurious_wake_up)
 
 static void report(void *arg)
 {
-	/* Not aborted: the thread was cancelled instead. */
+	/* The program was not aborted, because the thread was cancelled instead. */
 	_exit(*(int *)arg);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* System calls that a seccomp filter refuses, as in a sandbox. */
+/* Makes a seccomp filter refuse system calls, as in a sandbox. */
 #ifndef REFUSE_TEST_H
 #define REFUSE_TEST_H
 
@@ -24,7 +24,7 @@ static inline int refuse_by(struct sock_filter *filter, unsigned short len)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* From now on the system call fails with that error in the calling thread. */
+/* After this call, the system call fails with @error in the calling thread. */
 static inline int refuse_call(unsigned int call, unsigned int error)
 {
 	struct sock_filter filter[] = {
@@ -44,7 +44,7 @@ static inline int refuse_call(unsigned int call, unsigned int error)
 #define LOWER_HALF	4
 #endif
 
-/* The same for one ioctl. */
+/* Like refuse_call(), for one ioctl. */
 static inline int refuse_ioctl(unsigned int command, unsigned int error)
 {
 	struct sock_filter filter[] = {

@@ -114,7 +114,7 @@ ROBUST_TEST(L6_threads_and_processes_exclude_each_other)
 	}
 }
 
-/* Each way to lock after each way to die. */
+/* Tests each way to lock after each way to die. */
 ROBUST_TEST(L6_a_lock_after_the_death_returns_eownerdead)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;
@@ -148,7 +148,7 @@ ROBUST_TEST(L6_a_lock_after_the_death_returns_eownerdead)
 	}
 }
 
-/* A deadline that has passed does not prevent a result that needs no wait. */
+/* A deadline that has passed does not prevent the result EOWNERDEAD, which needs no wait. */
 ROBUST_TEST(L6_a_deadline_that_has_passed_gets_eownerdead)
 {
 	static const int ways[] = { TIMEDLOCK, CLOCKLOCK, CLOCK_ASYNC };
@@ -170,7 +170,7 @@ ROBUST_TEST(L6_a_deadline_that_has_passed_gets_eownerdead)
 	}
 }
 
-/* Each way to wait in each way to die, with another waiter behind. */
+/* Tests each way to wait with each way to die. Another waiter is queued behind the waiter. */
 ROBUST_TEST(L6_a_waiter_at_the_death_gets_eownerdead)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;
@@ -221,7 +221,7 @@ ROBUST_TEST(L6_a_waiter_at_the_death_gets_eownerdead)
 	}
 }
 
-/* A new owner that dies before it made the mutex consistent leaves that to the next one. */
+/* If a new owner dies before it has made the mutex consistent, the next owner must do that. */
 ROBUST_TEST(L6_the_next_owner_dies_before_consistent)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;
@@ -232,7 +232,7 @@ ROBUST_TEST(L6_the_next_owner_dies_before_consistent)
 
 	for (kind = 0; kind < 3; kind++) {
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
-		/* Each locks after the death of the previous owner. */
+		/* Each owner locks after the death of the previous owner. */
 		for (i = 0; i < 3; i++) {
 			ASSERT_EQ(i ? EOWNERDEAD : 0,
 				  owner_start(&owners[i], &self->shared->holds[i],
@@ -245,7 +245,7 @@ ROBUST_TEST(L6_the_next_owner_dies_before_consistent)
 		EXPECT_EQ(0, get_and_give_back(&getting));
 	}
 
-	/* Each waits already when the previous owner dies. */
+	/* Each owner already waits when the previous owner dies. */
 	ASSERT_EQ(0, owner_start(&owners[0], &self->shared->holds[0], IS_KILLED, lock_it, mutex));
 	for (i = 1; i < 3; i++) {
 		owner_begin(&owners[i], &self->shared->holds[i], IS_KILLED, lock_it, mutex, 1);
@@ -271,7 +271,7 @@ static int lock_and_repair(void *mutex)
 	return err == EOWNERDEAD ? memwait_mutex_consistent(mutex) : err;
 }
 
-/* The last owner counts, and whether it held the mutex. */
+/* The result depends only on the last owner and on whether it held the mutex. */
 ROBUST_TEST(L6_the_next_owner_dies_after_consistent)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;
@@ -309,7 +309,7 @@ static int lock_and_unlock_inconsistent(void *arg)
 	return err;
 }
 
-#define BLOCKED		3	/* threads, each with another way to wait */
+#define BLOCKED		3	/* threads, each of which waits in another way */
 #define PENDING		3	/* operations */
 
 /* Both waiters and later callers get ENOTRECOVERABLE. */
@@ -434,7 +434,7 @@ ROBUST_TEST(L6_errors_of_consistent)
 	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	EXPECT_EQ(EINVAL, memwait_mutex_consistent(mutex));
 	owner_end_and_reap(&owner);
-	/* It must be locked first. */
+	/* The mutex must be locked before it can be made consistent. */
 	EXPECT_EQ(EINVAL, memwait_mutex_consistent(mutex));
 	EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(mutex));
 	EXPECT_EQ(EPERM, elsewhere(make_it_consistent, mutex));
@@ -447,7 +447,7 @@ ROBUST_TEST(L6_errors_of_consistent)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 	EXPECT_EQ(0, elsewhere(lock_and_unlock, mutex));
 
-	/* Inconsistent, and its owner has died again. */
+	/* The mutex is inconsistent, and its owner has died again. */
 	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
 	owner_end_and_reap(&owner);
 	ASSERT_EQ(EOWNERDEAD, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
@@ -473,7 +473,7 @@ ROBUST_TEST(L6_destroy_checks_whether_the_owner_lives)
 	}
 }
 
-/* However often the dead owner had locked it, the next owner has locked it once. */
+/* The next owner has locked the mutex once, however often the dead owner had locked it. */
 ROBUST_TEST(L6_the_next_owner_of_a_recursive_mutex_has_locked_it_once)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;
@@ -490,8 +490,8 @@ ROBUST_TEST(L6_the_next_owner_of_a_recursive_mutex_has_locked_it_once)
 		owner_end_and_reap(&owner);
 		EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(mutex));
 		/*
-		 * EOWNERDEAD is returned once. The mutex can be locked again before it is made
-		 * consistent.
+		 * EOWNERDEAD is returned once. The owner can lock the mutex again before it makes
+		 * the mutex consistent.
 		 */
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
 		EXPECT_EQ(0, memwait_mutex_consistent(mutex));
@@ -534,7 +534,7 @@ ROBUST_TEST(L6_errorcheck_detects_the_next_owners_relock)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
-/* A thread that locks a plain mutex twice waits for itself, until its deadline or in a loop. */
+/* If a thread locks a plain mutex twice, it waits for itself, until its deadline or in a loop. */
 ROBUST_TEST(L6_a_relock_by_the_owner_times_out)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;
@@ -570,7 +570,7 @@ ROBUST_TEST(L6_a_relock_by_the_owner_times_out)
 	}
 }
 
-/* The owner of a mutex that an operation locked is the thread that runs its callback. */
+/* The owner of a mutex that an operation has locked is the thread that runs the callback. */
 ROBUST_TEST(L6_a_thread_that_locked_in_a_callback_ends)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;

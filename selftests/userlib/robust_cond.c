@@ -12,7 +12,7 @@ struct waiting {
 	int there;		/* the thread holds the mutex and is about to wait */
 	int result;
 	int given_back;		/* 0: the mutex was held as often as before, or not at all */
-	int calls;		/* of the callback */
+	int calls;		/* calls of the callback */
 	memwait_op_t op;
 };
 
@@ -21,7 +21,7 @@ static bool has_mutex(int result)
 	return !result || result == EOWNERDEAD || result == ETIMEDOUT;
 }
 
-/* The wait has returned: unlocks the mutex and checks how often it was held. */
+/* Called when the wait has returned. Unlocks the mutex and checks how often it was held. */
 static void give_mutex_back(struct waiting *waiting)
 {
 	memwait_mutex_t *mutex = &waiting->shared->mutex;
@@ -104,7 +104,7 @@ static bool waits_in_loop(const struct waiting *waiting)
 	return waiting->way == WAIT_ASYNC || waiting->way == CLOCKWAIT_ASYNC;
 }
 
-/* Returns when the thread or operation waits for the condition. */
+/* Starts the wait. Returns when the thread or operation waits for the condition. */
 static bool waiting_start(struct waiting *waiting, struct runner *runner)
 {
 	if (waits_in_loop(waiting))
@@ -125,7 +125,7 @@ static int waiting_end(struct waiting *waiting, struct runner *runner, memwait_l
 	return err ? err : waiting->result;
 }
 
-/* When the wait ends, in relation to the lock of the mutex by an owner that dies. */
+/* When the wait ends, compared with the time when the owner that dies locks the mutex. */
 enum { SIGNALLED_BEFORE, SIGNALLED_AFTER, TIMES_OUT, CASES };
 
 /* Returns the result of the wait, or -1 if its deadline passed before the owner held the mutex. */
@@ -156,7 +156,7 @@ static int outlive_owner(struct __test_metadata *_metadata, memwait_loop_t *loop
 	return when == TIMES_OUT && ret == ETIMEDOUT ? -1 : ret;
 }
 
-/* The wait reacquires the mutex, in each form. */
+/* Each form of wait reacquires the mutex. */
 ROBUST_TEST(L6_a_wait_reacquires_the_mutex_of_a_dead_owner)
 {
 	static const unsigned int recursive[] = { 0, MEMWAIT_MUTEX_RECURSIVE };
@@ -173,8 +173,7 @@ ROBUST_TEST(L6_a_wait_reacquires_the_mutex_of_a_dead_owner)
 		if (when == TIMES_OUT && (way == WAIT || way == WAIT_ASYNC))
 			continue;
 		/*
-		 * The deadline must pass while the mutex is held, which may take a while to
-		 * achieve.
+		 * The deadline must pass while the mutex is held. This may take several attempts.
 		 */
 		for (ms = when == TIMES_OUT ? 20 : HOUR;; ms *= 4) {
 			ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST |
@@ -218,7 +217,7 @@ ROBUST_TEST(L6_a_wait_reacquires_a_mutex_that_is_not_recoverable)
 		ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock(&shared->mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(&shared->mutex));
 		for (way = 0; way < COND_WAYS; way++) {
-			/* The state of the mutex has woken no waiter. */
+			/* The change of the mutex's state has woken no waiter. */
 			EXPECT_FALSE(waits_in_loop(&waiting[way]) ? waiting[way].calls :
 				     runner_is_done(&runners[way]));
 		}
@@ -240,7 +239,7 @@ ROBUST_TEST(L6_a_wait_reacquires_a_mutex_that_is_not_recoverable)
 	}
 }
 
-/* The wait unlocks the mutex while it is inconsistent. */
+/* The wait unlocks the mutex while the mutex is inconsistent. */
 ROBUST_TEST(L6_a_wait_with_an_inconsistent_mutex_makes_it_not_recoverable)
 {
 	struct shared *shared = self->shared;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L6: mutexes in memory that is read-only or no longer there. */
+/* L6: mutexes in memory that is read-only or that no longer exists. */
 #include "robust_mutex_test.h"
 
 struct mapped {
@@ -25,7 +25,10 @@ static void unmap_mutex(struct mapped *mapped)
 	close(mapped->memfd);
 }
 
-/* Locking writes to the mutex. The fault is the program's own and must not affect others. */
+/*
+ * Locking writes to the mutex. The program itself gets the fault, which must not affect other
+ * processes.
+ */
 ROBUST_TEST(L6_a_mutex_in_read_only_memory)
 {
 	struct getting getting;
@@ -43,7 +46,7 @@ ROBUST_TEST(L6_a_mutex_in_read_only_memory)
 	EXPECT_EQ(0, memwait_mutex_lock(mapped.mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mapped.mutex));
 
-	/* The call fails while another thread waits, which is not affected. */
+	/* The call fails while another thread waits. The waiting thread is not affected. */
 	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mapped.mutex));
 	getting_init(&getting, self->loop, mapped.mutex, LOCK);
 	runner_start(&runner, get_and_give_back, &getting);
@@ -104,7 +107,7 @@ ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 	EXPECT_EQ(128 + SIGBUS, in_child(lock_it, mapped.mutex));
 	EXPECT_EQ(128 + SIGBUS, in_child(unlock_it, mapped.mutex));
 	EXPECT_EQ(128 + SIGBUS, in_child(trylock_it, mapped.mutex));
-	/* The waiter is notified of the death, and reads the mutex. */
+	/* The waiter is notified of the death and then reads the mutex. */
 	owner_end_and_reap(&owner);
 	EXPECT_EQ(128 + SIGBUS, child_status(pid));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of robust mutexes share: each kind, and each way to lock a mutex. */
+/* Definitions shared by the tests of robust mutexes: each kind, and each way to lock a mutex. */
 #ifndef ROBUST_MUTEX_TEST_H
 #define ROBUST_MUTEX_TEST_H
 
@@ -32,10 +32,10 @@ struct getting {
 	int way;
 	int ms;			/* from now to the deadline */
 	memwait_mutex_t *mutex;
-	bool leave_broken;	/* unlock the mutex without having made it consistent */
-	int given_back;		/* result of consistent and unlock */
-	int result;		/* of locking */
-	int calls;		/* of the callback */
+	bool leave_broken;	/* unlock the mutex without making it consistent */
+	int given_back;		/* error of consistent or unlock, or 0 */
+	int result;		/* result of the lock call */
+	int calls;		/* calls of the callback */
 	memwait_op_t op;
 };
 
@@ -87,8 +87,8 @@ static inline int begin_to_get(struct getting *getting)
 }
 
 /*
- * Locks and unlocks. Returns the result of the lock call, or EINPROGRESS if the callback will do
- * both.
+ * Locks and unlocks. Returns the result of the lock call, or EINPROGRESS if the callback will
+ * unlock.
  */
 static inline int get_and_give_back(void *arg)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L0, L1, L6: which thread of which process owns a mutex, and ids that belong to no thread. */
+/* L0, L1, L6: which thread of which process owns a mutex, and ids that no thread has. */
 #include "robust_mutex_test.h"
 
-/* Values that only user space can have written. */
+/* Only user space can have written these values. */
 ROBUST_TEST(L6_ids_that_do_not_exist)
 {
 	const uint64_t contended = 1ULL << 62, inconsistent = 1ULL << 63;
@@ -37,7 +37,7 @@ ROBUST_TEST(L6_ids_that_do_not_exist)
 			EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 		}
 
-		/* The id of another living thread, which holds another mutex. */
+		/* The word contains the id of another living thread, which holds another mutex. */
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
 		ASSERT_EQ(0, memwait_mutex_init(&self->shared->other, MEMWAIT_MUTEX_ROBUST));
 		ASSERT_EQ(0, owner_start(&owner, self->shared->holds, THREAD_ENDS, lock_it,
@@ -56,8 +56,8 @@ ROBUST_TEST(L6_ids_that_do_not_exist)
 	}
 
 	/*
-	 * Both bits without an id: the mutex has no owner, and no thread can unlock it. Deadlines
-	 * are met.
+	 * Both flag bits are set and there is no id: the mutex has no owner, and no thread can
+	 * unlock it. Deadlines have their effect.
 	 */
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
 	*word = contended | inconsistent;
@@ -243,10 +243,10 @@ static int lock_until(void *arg)
 }
 
 /*
- * A thread holds the lock, acquired without a system call; one waiter has announced that owner to
- * the kernel. The owner dies between the two steps of its unlock, and after the first step that
- * waiter gets the lock at its deadline. No other waiter has announced the new owner, but it was the
- * last thread to be woken.
+ * A thread holds the lock, which it acquired without a system call. One waiter has announced this
+ * owner to the kernel. The owner dies between the two steps of its unlock. After the first step,
+ * the waiter acquires the lock at its deadline. No other waiter has announced the new owner, but
+ * the new owner was the last thread that a notify woke.
  */
 ROBUST_TEST(L6_the_death_of_an_owner_since_its_deadline_is_notified)
 {
@@ -259,7 +259,7 @@ ROBUST_TEST(L6_the_death_of_an_owner_since_its_deadline_is_notified)
 
 	ASSERT_EQ(0, memwait_mutex_init(&shared->other, MEMWAIT_MUTEX_ROBUST));
 	ASSERT_EQ(0, owner_start(&owner, &shared->holds[2], IS_KILLED, lock_it, &shared->other));
-	/* Tried again if the deadline passed too early. */
+	/* Repeats if the deadline passed too early. */
 	for (ms = 100; err == ETIMEDOUT; ms *= 2) {
 		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
 		ASSERT_EQ(0, memwait_mutex_lock(&shared->mutex));
@@ -287,7 +287,7 @@ ROBUST_TEST(L6_the_death_of_an_owner_since_its_deadline_is_notified)
 	owner_end_and_reap(&waiters[1]);
 }
 
-/* The owner died before it woke any waiter: the waiter that is notified wakes the others. */
+/* The owner died before it woke any waiter. The waiter that is notified wakes the others. */
 ROBUST_TEST(L6_a_waiter_that_finds_it_not_recoverable_wakes_all)
 {
 	struct shared *shared = self->shared;
@@ -306,7 +306,10 @@ ROBUST_TEST(L6_a_waiter_that_finds_it_not_recoverable_wakes_all)
 		EXPECT_TRUE(await_flag(&shared->holds[i].locked, 30));
 		EXPECT_EQ(ENOTRECOVERABLE, shared->holds[i].result);
 	}
-	/* Only now: the death of the first waiter would notify the second one. */
+	/*
+	 * The other waiters end only now, because the death of the first waiter would notify the
+	 * second.
+	 */
 	for (i = 0; i < 2; i++)
 		owner_end_and_reap(&waiters[i]);
 }
@@ -314,8 +317,8 @@ ROBUST_TEST(L6_a_waiter_that_finds_it_not_recoverable_wakes_all)
 #define OWNER_LIMIT	"/sys/module/memwait/parameters/max_user_owners"
 
 /*
- * A thread that cannot get an id can own no mutex of a kind that records its owner. It can wait for
- * a NORMAL mutex, and receives no death notifications.
+ * A thread that cannot get an id cannot own a mutex of a kind that records its owner. It can wait
+ * for a NORMAL mutex, but receives no death notifications.
  */
 ROBUST_TEST(L0_locks_over_the_limit_of_owners)
 {
@@ -334,11 +337,13 @@ ROBUST_TEST(L0_locks_over_the_limit_of_owners)
 		EXPECT_EQ(ENOSPC, elsewhere(lock_it, &shared->mutex));
 		EXPECT_EQ(ENOSPC, elsewhere(trylock_it, &shared->mutex));
 		EXPECT_EQ(EPERM, elsewhere(unlock_it, &shared->mutex));
-		/* The mutex was not locked; this thread has an id. */
+		/* The thread without an id did not lock the mutex. This thread has an id. */
 		EXPECT_EQ(0, memwait_mutex_lock(&shared->mutex));
 		EXPECT_EQ(ENOSPC, elsewhere(lock_it, &shared->mutex));
 		EXPECT_EQ(EPERM, elsewhere(unlock_it, &shared->mutex));
-		/* Without an id it cannot ask whether the owner of a ROBUST mutex is alive. */
+		/*
+		 * A thread without an id cannot ask whether the owner of a ROBUST mutex is alive.
+		 */
 		EXPECT_EQ(owners_matter[i] & MEMWAIT_MUTEX_ROBUST ? ENOSPC : EBUSY,
 			  elsewhere(destroy_it, &shared->mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(&shared->mutex));

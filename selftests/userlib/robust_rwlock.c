@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Read-write locks: writers that die, and the effect of a dead reader. */
+/* Read-write locks: the death of a writer, and the effect of a dead reader. */
 #include "robust_test.h"
 
 enum {
@@ -12,7 +12,7 @@ struct entering {
 	int ms;
 	memwait_rwlock_t *rwlock;
 	int result;
-	int exclusive;		/* no other reader could acquire it */
+	int exclusive;		/* no other reader could acquire the lock */
 	int given_back;
 	int calls;
 	memwait_op_t op;
@@ -157,7 +157,7 @@ ROBUST_TEST(L6_a_lock_after_a_writers_death_holds_it_for_writing)
 	}
 }
 
-/* With a reader and a writer behind. */
+/* A reader and a writer are queued behind the waiter. */
 ROBUST_TEST(L6_a_waiter_at_a_writers_death_holds_it_for_writing)
 {
 	memwait_rwlock_t *rwlock = &self->shared->rwlock;
@@ -322,13 +322,13 @@ ROBUST_TEST(L7_a_reader_dies)
 	EXPECT_EQ(0, elsewhere(look_in, rwlock));
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(EBUSY, memwait_rwlock_destroy(rwlock));
-	/* A program that knows better can unlock in its place. */
+	/* A program that knows that the reader is dead can unlock for it. */
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(0, lock_and_unlock_rwlock(rwlock));
 	EXPECT_EQ(0, memwait_rwlock_destroy(rwlock));
 }
 
-/* A reader or a writer that waits for a writer dies: the waiters behind it acquire the lock. */
+/* A reader or a writer dies while it waits for a writer. The waiters behind it acquire the lock. */
 ROBUST_TEST(L7_a_waiter_for_a_writer_dies)
 {
 	static int (*const ways[])(void *rwlock) = { rdlock_it, wrlock_it };
@@ -365,7 +365,10 @@ ROBUST_TEST(L7_a_waiter_for_a_writer_dies)
 	}
 }
 
-/* It has excluded later readers, and died. Others cannot know that it had not begun to write. */
+/*
+ * The waiting writer has excluded later readers, and dies. Other threads cannot know that it had
+ * not begun to write.
+ */
 ROBUST_TEST(L6_a_writer_that_waits_for_readers_dies)
 {
 	static const int ways[] = { CLOCKRDLOCK, CLOCKWRLOCK, CLOCKRDLOCK_ASYNC,
@@ -389,7 +392,7 @@ ROBUST_TEST(L6_a_writer_that_waits_for_readers_dies)
 		EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(rwlock));
 		EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 
-		/* A waiter that gives up before the reader has left changes nothing. */
+		/* If a waiter gives up before the reader has left, this has no effect. */
 		entering_init(&entering, self->loop, rwlock, way);
 		entering.ms = 10;
 		if (times_out) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of robust locks share: the fixture and the memory that the processes share. */
+/*
+ * Definitions shared by the tests of robust locks: the fixture, and the memory that the processes
+ * share.
+ */
 #ifndef ROBUST_TEST_H
 #define ROBUST_TEST_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Read-write locks: readers hold them together, writers alone, and no waiter starves. */
+/* Read-write locks: several readers or one writer hold the lock, and no waiter starves. */
 #include "rwlock_test.h"
 
 static int use_often(void *arg)
@@ -137,7 +137,7 @@ USERLIB_TEST(R12_a_waiting_writer_comes_before_later_readers)
 	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(&shared->lock));
 	runner_start(&writer, write_once, shared);
-	/* The writer sleeps on the state, after the 64 bits of the gate. */
+	/* The writer sleeps on the state, which follows the 64 bits of the gate. */
 	await_waiters(self->fd, (uint32_t *)&shared->lock + 2, U32_SIZE, 1);
 	EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(&shared->lock));
 	runner_start(&reader, read_once, shared);
@@ -230,7 +230,7 @@ USERLIB_TEST(L0_three_threads_read_at_the_same_time)
 	struct runner runners[3];
 	int held, i;
 
-	/* The readers either find the lock free or sleep at the gate. */
+	/* First the readers find the lock free. In the second round they sleep at the gate. */
 	for (held = 0; held < 2; held++) {
 		memset(shared, 0, sizeof(*shared));
 		if (held) {
@@ -259,7 +259,7 @@ USERLIB_TEST(R2_more_errors)
 
 	EXPECT_EQ(0, memcmp(&initialised, lock, sizeof(*lock)));
 
-	/* The deadline is not needed and not checked. */
+	/* The deadline is not needed and therefore not checked. */
 	EXPECT_EQ(0, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &time));
 	EXPECT_EQ(0, memwait_rwlock_clockrdlock_async(lock, CLOCK_MONOTONIC, &time,
 						      &counted.op));
@@ -278,7 +278,7 @@ USERLIB_TEST(R2_more_errors)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 	EXPECT_EQ(0, counted.calls);
 
-	/* The maximum number of readers. */
+	/* The lock has the maximum number of readers. */
 	memset((uint32_t *)lock + 2, 0xff, sizeof(uint32_t));
 	*(unsigned char *)((uint32_t *)lock + 2) = 0;
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock(lock));
@@ -300,7 +300,7 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_has_timed_out)
 	timed.time = in_time(CLOCK_MONOTONIC, 20);
 	runner_start(&writer, write_timed, &timed);
 	runner_start(&reader, read_once, timed.shared);
-	/* The first reader holds the lock all the time. */
+	/* The first reader holds the lock during the whole test. */
 	EXPECT_EQ(ETIMEDOUT, runner_join(&writer));
 	EXPECT_EQ(0, runner_join(&reader));
 	EXPECT_EQ(0, timed.shared->a);
@@ -352,8 +352,8 @@ USERLIB_TEST(R12_fair_operations_and_threads_enter_in_fifo_order)
 	struct shared *shared = self->shared;
 
 	/*
-	 * In the first round visitors with an even number are threads, in the second round the
-	 * others.
+	 * In the first round visitors with an even number are threads, in the second round those
+	 * with an odd number.
 	 */
 	for (round = 0; round < 2; round++) {
 		tickets = 0;
@@ -456,7 +456,7 @@ USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 	}
 }
 
-/* A reader that sleeps at the gate, behind a writer that waits for readers. */
+/* The reader sleeps at the gate, behind a writer that waits for readers. */
 USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 {
 	struct counted_op writer = counted_by(&writer, self->loop);
@@ -514,12 +514,12 @@ USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_gives_up)
 			time = in_time(CLOCK_MONOTONIC, 20);
 			ret = memwait_rwlock_clockwrlock_async(lock, CLOCK_MONOTONIC, &time,
 							       &late.op);
-		} while (ret == ETIMEDOUT);	/* found past by a slow machine */
+		} while (ret == ETIMEDOUT);	/* the deadline has passed on a slow machine */
 		ASSERT_EQ(EINPROGRESS, ret);
 		ASSERT_EQ(0, dispatch_until(self->loop, &late.calls, 1));
 		EXPECT_EQ(ETIMEDOUT, late.result);
 		EXPECT_EQ(0, memwait_op_cancel(&writer.op));
-		/* A writer that has been woken. */
+		/* This writer has been woken. */
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 		EXPECT_EQ(0, memwait_op_cancel(&writer.op));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L3, L7: a waiter for a read-write lock that gives up or dies lets the others in. */
+/*
+ * L3, L7: if a waiter for a read-write lock gives up or dies, the other waiters acquire the lock.
+ */
 #include "rwlock_test.h"
 
-/* Readers and writers that are cancelled at the gate or while they wait for readers. */
+/* Readers and writers are cancelled at the gate or while they wait for readers. */
 USERLIB_TEST(L3_cancel_races_with_unlock)
 {
 	struct shared *shared = self->shared;
@@ -49,7 +51,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* The writer gives up, and the readers behind it do not wait for the earlier reader. */
+/* The writer gives up. The readers behind it do not wait for the earlier reader. */
 USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 {
 	struct counted_op reading = counted_by(&reading, self->loop);
@@ -92,7 +94,7 @@ USERLIB_TEST(L3_a_cancelled_completed_operation_passes_the_lock_on)
 
 	for (turn = 0; turn < 2 * (int)ARRAY_SIZE(kinds); turn++) {
 		writing = turn % 2;
-		/* If the lock is FAIR, the operation has the gate already. */
+		/* If the lock is FAIR, the operation already has the gate. */
 		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[turn / 2]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
 		ret = writing ? memwait_rwlock_wrlock_async(lock, &first.op) :
@@ -114,7 +116,7 @@ USERLIB_TEST(L3_a_cancelled_completed_operation_passes_the_lock_on)
 		EXPECT_EQ(0, runner_join(&thread));
 		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 	}
-	/* A writer for which the last reader has left. */
+	/* The last reader has left for this writer. */
 	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &first.op));
 	runner_start(&thread, read_once, shared);
@@ -130,7 +132,7 @@ USERLIB_TEST(L3_a_cancelled_completed_operation_passes_the_lock_on)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-/* A waiter that timed out has left nothing locked and no waiter behind. */
+/* A waiter that timed out holds no part of the lock, and no later waiter sleeps because of it. */
 USERLIB_TEST(L3_a_deadline_races_with_unlock)
 {
 	struct timed timed = { .shared = self->shared, .clock = CLOCK_MONOTONIC };
@@ -186,7 +188,7 @@ USERLIB_TEST(L7_waiters_killed_at_the_gate_leave_it_to_others)
 
 				if (i < 2)
 					_exit(i ? read_once(shared) : write_once(shared));
-				/* An operation. */
+				/* The waiter is an operation. */
 				if (memwait_loop_new(&loop, 0))
 					_exit(1);
 				memwait_op_init(&counted.op, loop, count_call, &counted);

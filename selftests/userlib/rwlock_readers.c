@@ -3,15 +3,18 @@
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-#define MOST	100	/* times that a reader comes or goes just before the writer sleeps */
+#define MOST	100	/* how often a reader comes or leaves just before the writer sleeps */
 
-/* Of the writer's thread, or of all threads for an operation. */
+/*
+ * The lock, and the thread whose ioctls are intercepted: the writer, or the thread that begins an
+ * operation.
+ */
 static memwait_rwlock_t *crossed;
 static bool readers_come;
 static pid_t writer;
 static int waits;
 
-/* With PREFER_WRITER a waiting writer closes the lock: then readers can only leave. */
+/* With PREFER_WRITER a waiting writer closes the lock to new readers, so readers can only leave. */
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	if (crossed && gettid() == __atomic_load_n(&writer, __ATOMIC_ACQUIRE) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of read-write locks share. */
+/* Definitions shared by the tests of read-write locks. */
 #ifndef RWLOCK_TEST_H
 #define RWLOCK_TEST_H
 
@@ -59,7 +59,10 @@ static inline int read_once(void *arg)
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
-/* Waiters sleep on the gate, the first 64 bits, or (a writer) on the state, which follows it. */
+/*
+ * Waiters sleep on the gate, which is the first 64 bits. A writer may also sleep on the state,
+ * which follows the gate.
+ */
 static inline const void *gate_of(memwait_rwlock_t *lock)
 {
 	return lock;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L2: a process that enters its sandbox after its first lock can use each kind of object: from then
- * on the library needs the device's ioctls, and read(2) and ppoll(2) for loops, but no other system
- * call.
+ * L2: a process that enters its sandbox after its first lock can use each kind of object. Inside
+ * the sandbox the library needs the device's ioctls, and for loops read(2) and ppoll(2), but no
+ * other system call.
  */
 #include "objects_test.h"
 #include "refuse_test.h"
@@ -42,9 +42,9 @@ enum form { BLOCKING, UNTIL, TOO_LATE, IN_A_LOOP, FORMS };
 /* Memory that the processes share. */
 static struct {
 	char object[OBJECT_SIZE];	/* first, for its alignment */
-	unsigned int round;	/* object and form; the number of waits that have begun */
-	unsigned int done;	/* the number of waits that have ended, */
-	int result;		/* and the result of the last one */
+	unsigned int round;	/* object and form; also the number of waits begun */
+	unsigned int done;	/* the number of waits that have ended */
+	int result;		/* result of the last wait that has ended */
 	int call;		/* system call that was refused, or -1 */
 } *shared;
 
@@ -64,7 +64,7 @@ static const unsigned int allowed[] = {
 #endif
 };
 
-/* All other system calls end in refused(), in all threads. */
+/* All other system calls raise a signal, handled by refused(), in all threads. */
 static int enter_sandbox(void)
 {
 	const struct sigaction action = { .sa_sigaction = refused, .sa_flags = SA_SIGINFO };
@@ -127,7 +127,7 @@ static int wait_as(enum form form, const struct way *way)
 	}
 }
 
-/* A thread that must not end, because that would need other system calls. */
+/* A thread that must not end, because its end would need other system calls. */
 static int wait_for_all(void *unused)
 {
 	unsigned int round;

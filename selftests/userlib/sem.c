@@ -265,7 +265,7 @@ USERLIB_TEST(L7_a_waiter_that_is_killed_takes_nothing)
 		runner_start(&behind, memwait_sem_wait, sem);
 		await_waiters(self->fd, sem, U32_SIZE, 2);
 		kill(child, SIGKILL);
-		/* The post races with the death. */
+		/* The post and the death race. */
 		ASSERT_EQ(0, memwait_sem_post(sem));
 		if (child_status(child) == 0) {
 			ASSERT_EQ(0, memwait_sem_post(sem));
@@ -398,7 +398,9 @@ USERLIB_TEST(L3_fair_a_cancelled_operation_gives_its_post_back)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-/* L14: a late notify, meant for an earlier object at this address, is not a post. */
+/*
+ * L14: a late notify that was meant for an earlier object at this address does not count as a post.
+ */
 USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
@@ -413,7 +415,7 @@ USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
 		if (i % 4 != 2)
 			EXPECT_EQ(0, memwait_notify((char *)sem + i, MEMWAIT_ALL, 0));
 	}
-	/* A notify by mistake on the byte on which they sleep. */
+	/* A notify that was sent by mistake on the byte on which the waiters sleep. */
 	EXPECT_EQ(1, memwait_notify(fair_word(sem), 1, 0));
 	await_waiters(self->fd, fair_word(sem), 0, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
@@ -430,10 +432,7 @@ USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-/*
- * Threads that come, time out and are interrupted, and operations that are cancelled: no post is
- * lost.
- */
+/* Threads start, time out and are interrupted, and operations are cancelled. No post is lost. */
 struct exact {
 	memwait_sem_t sem;
 	int stop;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Functions on several words: wait for one of many, requeue, notify and wait, many notifies. */
+/*
+ * Functions on several words: wait for any of several words, requeue, notify and wait, notify many.
+ */
 #include "userlib_test.h"
 
 #define WORDS	20
@@ -79,7 +81,7 @@ USERLIB_TEST(R16_the_first_word_that_differs_is_reported)
 	EXPECT_EQ(7, memwait_op_index(&counted.op));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, memwait_op_index(NULL));
-	/* The next operation has no index, even though it ends immediately. */
+	/* The next operation, which ends immediately, has no index. */
 	ASSERT_EQ(0, memwait_sem_init(&sem, 0, 1));
 	EXPECT_EQ(0, memwait_sem_wait_async(&sem, &counted.op));
 	EXPECT_EQ(0, memwait_op_index(&counted.op));
@@ -129,7 +131,10 @@ USERLIB_TEST(R16_an_operation_waits_for_one_of_many_words)
 	}
 }
 
-/* L3: before the notify, after it, and after its completion was read. */
+/*
+ * L3: the operation is cancelled before the notify, after the notify, and after the loop has read
+ * its completion.
+ */
 USERLIB_TEST(L3_an_operation_on_many_words_is_cancelled)
 {
 	struct counted_op behind = counted_by(&behind, self->loop);
@@ -144,8 +149,8 @@ USERLIB_TEST(L3_an_operation_on_many_words_is_cancelled)
 		behind.calls = 0;
 		other.calls = 0;
 		/*
-		 * Its completion is read together with that of another operation, which is
-		 * cancelled first.
+		 * The completion of the operation is read together with the completion of another
+		 * operation, which is cancelled first.
 		 */
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&words[19], 0, NULL, 0, &other.op));
 		ASSERT_EQ(MEMWAIT_PENDING,
@@ -235,7 +240,7 @@ USERLIB_TEST(R17_requeue_wakes_some_and_moves_others)
 	EXPECT_EQ(-EFAULT, memwait_requeue32(words, 0, NULL, 1, 1, 0, NULL, NULL));
 }
 
-/* Each compares as many bits as its name says, and rejects a size in the flags. */
+/* Each function compares as many bits as its name says, and rejects a size in the flags. */
 USERLIB_TEST(R3_functions_have_the_width_in_their_names)
 {
 	const uint64_t value = 0x1122334455667788;

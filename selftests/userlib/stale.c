@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L14: a late notify, by an earlier user of the memory, does no more than wake a waiter
- * unnecessarily. It hands over no lock, and no memory of others is accessed because of it.
+ * L14: a late notify, sent by an earlier user of the memory, can only wake a waiter unnecessarily.
+ * It hands over no lock, and does not make the library access memory of other objects.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
 #include "objects_test.h"
 
-#define ROOM	1024		/* for an object */
-#define ALL	0xff		/* value that the memory has afterwards */
+#define ROOM	1024		/* for one object */
+#define ALL	0xff		/* value of all bytes after the object is gone */
 
 static const struct object {
 	const char *name;
@@ -42,7 +42,10 @@ static const struct object {
 	{ "private senders", &send_way, MEMWAIT_PRIVATE },
 };
 
-/* Late notifies: on each byte, or on each word that another object may have had there. */
+/*
+ * Sends late notifies on each byte, or on each word that an earlier object may have had in this
+ * memory.
+ */
 static int notify_words(const void *object, unsigned int kind, size_t step)
 {
 	unsigned int flags = kind & MEMWAIT_PRIVATE;
@@ -54,7 +57,7 @@ static int notify_words(const void *object, unsigned int kind, size_t step)
 	return woken;
 }
 
-/* A thread and an operation wait on, and get the object when it is given later. */
+/* A thread and an operation continue to wait, and get the object when it is given later. */
 USERLIB_TEST(L14_a_late_notify_releases_no_waiter)
 {
 	void *object = self->shared;
@@ -90,7 +93,7 @@ USERLIB_TEST(L14_a_late_notify_releases_no_waiter)
 	}
 }
 
-/* No other object has waiters on the byte on which waiters of FAIR locks sleep. */
+/* No other object has waiters on the byte on which the waiters of FAIR locks sleep. */
 USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 {
 	char *object = self->shared;
@@ -117,7 +120,7 @@ USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 	}
 }
 
-/* The owner of a FAIR lock unlocks it and is stalled before it notifies. */
+/* The owner of a FAIR lock, which unlocks it and is stalled before it notifies. */
 struct handover {
 	const struct way *way;
 	char *object;
@@ -135,7 +138,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	if (handover && request == MEMWAIT_IOC_NOTIFY && !handover->reached) {
 		handover->reached = 1;
 		notify_words(handover->object, handover->kind, 4);
-		/* A woken waiter continues as far as it can. */
+		/* Wait until the woken waiter has ended or sleeps again. */
 		while (!runner_is_done(&handover->waiter) &&
 		       thread_state(handover->waiter.tid) != 'S')
 			usleep(100);

@@ -12,7 +12,7 @@
 #include "stepper_sem_test.h"
 #include "stepper_waitgroup_test.h"
 
-/* Runs last. */
+/* This test must run last. */
 TEST_F_TIMEOUT(stepper, total, 300)
 {
 	ksft_print_msg("all scenarios: %lu instructions, %lu deaths\n", total[0], total[1]);

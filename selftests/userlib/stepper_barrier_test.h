@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Barriers. @number: of how many participants. */
+/* Barriers. @number: the number of participants. */
 #ifndef STEPPER_BARRIER_TEST_H
 #define STEPPER_BARRIER_TEST_H
 
@@ -39,8 +39,8 @@ static bool some_are_missing(void)
 }
 
 /*
- * Enough participants arrive, including those that wait already. With one less the barrier must not
- * open.
+ * Lets enough participants arrive, including those that already wait. While one participant is
+ * missing, the barrier must not open.
  */
 static const char *meet_again(struct stepper *stepper)
 {

@@ -36,7 +36,7 @@ OPERATION(receive_item, memwait_channel_recv(channel_of(objects), &objects->item
 					     sizeof(objects->item[VICTIM])))
 OPERATION(close_channel, memwait_channel_close(channel_of(objects)))
 
-/* Helpers send the items after the victim's. */
+/* Helpers send the items that follow the victim's item. */
 static int send_late(struct objects *objects, int me)
 {
 	struct timespec deadline = last_moment();
@@ -59,7 +59,7 @@ static bool channel_is_closed(void)
 	uint64_t item = 0;
 	int err;
 
-	/* On a copy, because the call may change the channel. */
+	/* This works on a copy, because the call may change the channel. */
 	err = memwait_channel_trysend(channel_of(copied()), &item, sizeof(item));
 	return err == EPIPE;
 }
@@ -70,7 +70,8 @@ static size_t channel_length(void)
 }
 
 /*
- * Senders sleep while the channel is full, receivers while it is empty, and none when it is closed.
+ * Whether the helpers sleep correctly: senders while the channel is full, receivers while it is
+ * empty, no helper when it is closed.
  */
 static bool channel_is_stuck(void)
 {
@@ -79,7 +80,7 @@ static bool channel_is_stuck(void)
 	       (!helpers_waiting(receive) || !channel_length());
 }
 
-/* Receives all items while senders continue. Each item is greater than the one before. */
+/* Receives all items while the senders continue. Each item must be greater than the item before. */
 static const char *drain(struct stepper *stepper, uint64_t *items, int *count)
 {
 	int err;
@@ -131,8 +132,8 @@ static int receive_in_time(uint64_t *item)
 }
 
 /*
- * An empty channel works like a new one: items go through twice its capacity, it can be filled, and
- * closed.
+ * An empty channel must work like a new channel: twice as many items as its capacity pass through
+ * it, it can be filled, and it can be closed.
  */
 static const char *channel_works(struct stepper *stepper)
 {
@@ -180,7 +181,7 @@ static const char *feed(struct stepper *stepper, uint64_t item)
 }
 
 /*
- * At most one of the items may be missing: the one that the victim sends, or the first if it
+ * At most one item may be missing: the victim's item if the victim sends, or the first item if it
  * receives.
  */
 static const char *check_channel(struct stepper *stepper)
@@ -243,7 +244,7 @@ static const char *check_close(struct stepper *stepper)
 
 	/*
 	 * If the victim died before it woke the senders, the next caller that finds the channel
-	 * closed does it.
+	 * closed wakes them.
 	 */
 	if (!ended() && channel_is_closed() &&
 	    memwait_channel_trysend(channel_of(&shared->objects), &item, sizeof(item)) != EPIPE)

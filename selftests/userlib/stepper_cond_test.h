@@ -28,13 +28,18 @@ static int await_cond(struct objects *objects, int me)
 	return result ? result : err;
 }
 
-/* Waiters for the condition may sleep, waiters for the mutex only while it is held. */
+/*
+ * Waiters for the condition may sleep. Waiters for the mutex may sleep only while the mutex is
+ * held.
+ */
 static bool nothing_is_signalled(void)
 {
 	return mutex_is_held() || !memwait_waiters(&shared->objects.mutex, 0);
 }
 
-/* All waiters for the mutex get it. *held is set if the victim died while it held the mutex. */
+/*
+ * Lets all waiters for the mutex acquire it. Sets *held if the victim died while it held the mutex.
+ */
 static const char *settle_mutex(struct stepper *stepper, bool *held)
 {
 	settle(stepper, nothing_is_signalled);
@@ -76,8 +81,8 @@ static const char *check_cond_wait(struct stepper *stepper)
 	if (ended() && !held && !(shared->kind & ROBUST))
 		return "it returned without the mutex";
 	/*
-	 * A victim that held the mutex had also received the signal. If the mutex is robust, its
-	 * death passes the signal on.
+	 * If the victim held the mutex, it had also received the signal. If the mutex is robust,
+	 * the victim's death passes the signal on.
 	 */
 	if (stepper->releases && !ended() && !held && helpers_waiting(await_cond))
 		return "a signal was lost with the waiter that it woke";

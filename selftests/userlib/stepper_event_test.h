@@ -26,7 +26,7 @@ static bool event_is_unset(void)
 
 STEPPER_CALL(release_event, event_set(&shared->objects))
 
-/* Waiters have been woken if the event is set; otherwise the next set wakes them. */
+/* If the event is set, the waiters have been woken. Otherwise the next set wakes them. */
 static const char *check_event(struct stepper *stepper)
 {
 	bool clears = stepper->scenario->operation == event_clear;

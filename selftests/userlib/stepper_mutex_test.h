@@ -11,12 +11,12 @@ OPERATION(lock_mutex, memwait_mutex_lock(&objects->mutex))
 OPERATION(trylock_mutex, memwait_mutex_trylock(&objects->mutex))
 OPERATION(unlock_mutex, memwait_mutex_unlock(&objects->mutex))
 
-/* The test's process holds it. */
+/* The test's process holds the mutex. */
 STEPPER_CALL(make_locked_mutex, make_mutex(stepper) || memwait_mutex_lock(&shared->objects.mutex))
 
 OPERATION(lock_twice, lock_mutex(objects) || lock_mutex(objects))
 
-/* Daemons do this. The library must open the device again. */
+/* Closes all descriptors, as daemons do. The library must open the device again. */
 OPERATION(close_all, close_range(STDERR_FILENO + 1, ~0U, 0))
 
 static int hold_mutex(struct objects *objects, int me)
@@ -24,7 +24,7 @@ static int hold_mutex(struct objects *objects, int me)
 	return lock_mutex(objects);
 }
 
-/* A helper holds it. */
+/* A helper holds the mutex. */
 static int make_helpers_mutex(struct stepper *stepper)
 {
 	int err = make_mutex(stepper);
@@ -95,7 +95,7 @@ static int visit(struct objects *objects, int me)
 	return 0;
 }
 
-/* For when no other helper is active. */
+/* Called when no other helper is active. */
 static int try_to_visit(struct objects *objects, int me)
 {
 	return visit_once(objects, memwait_mutex_trylock(&objects->mutex));
@@ -106,14 +106,14 @@ static bool mutex_is_held(void)
 	return memwait_mutex_trylock(&shared->copy.mutex) == EBUSY;
 }
 
-/* For when no other process changes the mutex. */
+/* Called when no other process changes the mutex. */
 static bool mutex_is_locked(void)
 {
 	copied();
 	return mutex_is_held();
 }
 
-/* How often a death was reported. The scenario's number says how often it must be. */
+/* Compares how often a death was reported with the flags in the scenario's number. */
 static const char *check_deaths(struct stepper *stepper)
 {
 	int deaths = shared->objects.owner_died, number = stepper->scenario->number;
@@ -133,8 +133,8 @@ static const char *check_deaths(struct stepper *stepper)
 }
 
 /*
- * The sleepers must continue by themselves; then a new helper comes. If a mutex that is not robust
- * died with the victim, the test unlocks it, if the kind of the mutex allows that.
+ * The sleepers must continue by themselves. Then a new helper comes. If the victim died while it
+ * held a mutex that is not robust, the test unlocks the mutex, if its kind allows that.
  */
 static const char *check_mutex_with(struct stepper *stepper, helper_function newcomer)
 {
@@ -152,8 +152,8 @@ static const char *check_mutex_with(struct stepper *stepper, helper_function new
 	if (ended() && shared->objects.result != wanted)
 		return say(stepper, "result %d", shared->objects.result);
 	/*
-	 * The last helper may still be in its own request: it starts when it has returned, or
-	 * sleeps.
+	 * The last helper may still be in its previous request. It starts the new request when it
+	 * has returned, or it sleeps.
 	 */
 	helper_start(stepper, HELPERS - 1, robust ? newcomer : visit);
 	if (!settle(stepper, mutex_is_held)) {
@@ -186,8 +186,8 @@ static const char *check_mutex_by_trylock(struct stepper *stepper)
 }
 
 /*
- * The victim unlocked the mutex without making it consistent: all get ENOTRECOVERABLE, or one
- * waiter gets EOWNERDEAD.
+ * The victim unlocked the mutex without making it consistent. Either all waiters get
+ * ENOTRECOVERABLE, or one waiter gets EOWNERDEAD.
  */
 static int visit_or_lose(struct objects *objects, int me)
 {
@@ -358,7 +358,7 @@ static int make_loop(struct objects *objects)
 	return 0;
 }
 
-/* Returns what the callback got. */
+/* Returns the result that the callback received. */
 static int after_run(struct objects *objects, int ret)
 {
 	if (ret != EINPROGRESS)
@@ -370,7 +370,7 @@ static int after_run(struct objects *objects, int ret)
 OPERATION(lock_by_loop, after_run(objects, memwait_mutex_lock_async(&objects->mutex, &op)))
 OPERATION(execute_locked, after_run(objects, memwait_mutex_execute_locked(&objects->mutex, &op)))
 
-/* An operation that has ended is undone. */
+/* If the operation has ended, it is undone. */
 OPERATION(begin_lock, make_loop(objects) || memwait_mutex_lock_async(&objects->mutex, &op))
 OPERATION(begin_lock_orphaned,
 	  make_loop(objects) || memwait_mutex_lock_async(&objects->mutex, &op) != EOWNERDEAD)

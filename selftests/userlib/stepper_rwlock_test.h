@@ -72,7 +72,7 @@ static int write_visit(struct objects *objects, int me)
 								&deadline), true);
 }
 
-/* Works on a copy, which is made anew for each call. */
+/* Works on a copy of the lock, which each call makes again. */
 static bool is_closed_to_readers(void)
 {
 	return memwait_rwlock_tryrdlock(&copied()->rwlock) == EBUSY;
@@ -84,8 +84,8 @@ static bool is_closed_to_writers(void)
 }
 
 /*
- * A lock that is not robust may stay locked if a process dies while it acquires or releases it:
- * with the gate (the first word) held.
+ * If a process dies while it acquires or releases a lock that is not robust, the lock may stay
+ * locked: the gate (the first word) is held.
  */
 static bool gate_is_lost(void)
 {
@@ -101,8 +101,8 @@ static bool rwlock_is_held(void)
 }
 
 /*
- * If the victim died while it held the lock, the test unlocks it. If the lock is not robust and the
- * victim died inside a lock or unlock function, it may be impossible to unlock.
+ * If the victim died while it held the lock, the test unlocks the lock. If the lock is not robust
+ * and the victim died inside a lock or unlock function, unlocking it may be impossible.
  */
 static const char *check_rwlock(struct stepper *stepper)
 {

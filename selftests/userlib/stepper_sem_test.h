@@ -39,7 +39,7 @@ static bool sem_is_empty(void)
 	return !sem_value(&shared->copy);
 }
 
-/* One post for the victim, and one for the first waiter behind it. */
+/* Posts once for the victim and once for the first waiter behind it. */
 static int release_sem(struct stepper *stepper)
 {
 	int i;
@@ -52,8 +52,8 @@ static int release_sem(struct stepper *stepper)
 }
 
 /*
- * All posts are available or were consumed, except the one that the victim consumed, and no process
- * sleeps while the value is positive. @number: the number of posts without the victim's.
+ * Each post is available or was consumed, except the post that the victim consumed, and no process
+ * sleeps while the value is positive. @number: the number of posts without the victim's post.
  */
 static const char *check_sem(struct stepper *stepper)
 {
@@ -80,7 +80,7 @@ static const char *check_sem(struct stepper *stepper)
 		return say(stepper, "result %d", shared->objects.result);
 	if (there < least || there > most)
 		return say(stepper, "the value is %d, not %d to %d", there, least, most);
-	/* Each process that still sleeps needs one post, and so does a new helper. */
+	/* Each process that still sleeps needs one post. A new helper also needs one. */
 	for (busy = helpers_busy(); busy; busy--) {
 		if (helpers_busy() != busy)
 			return say(stepper, "a post did not wake exactly one waiter");

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Death at each instruction (L6, L7). A process, the victim, executes one function of the library
- * in single steps under ptrace(2) and is killed: the first victim before the first instruction, the
- * next one after it, and so on, until a victim has returned from the function. The objects are
- * shared with helpers, other processes, which may be asleep when the victim dies. After each death
- * the test checks that the helpers continue as they should.
+ * in single steps under ptrace(2) and is killed. The first victim is killed before the first
+ * instruction, the next victim after it, and so on, until a victim has returned from the function.
+ * Other processes, the helpers, share the objects and may be asleep when the victim dies. After
+ * each death the test checks that the helpers continue as they should.
  *
- * All calls of helpers have a deadline. It is far away, but nearer once a failure was found. A
- * helper that waits for an object that is free may not see its deadline pass.
+ * All calls of helpers have a deadline. The deadline is far away, but nearer once a failure was
+ * found. It is a failure if the deadline of a helper passes while the helper waits for an object
+ * that is free.
  *
  * A victim that will die after the 300th instruction is not stepped through instructions that
- * earlier victims have executed: it runs to a breakpoint at one of the last of these instructions.
+ * earlier victims have executed. It runs to a breakpoint at one of the last of these instructions.
  */
 #ifndef STEPPER_TEST_H
 #define STEPPER_TEST_H
@@ -28,7 +29,7 @@
 #define PATIENCE_LOST	1000	/* in milliseconds, like PATIENCE_MS */
 #define MOST_STEPS	10000
 
-/* A loop's context has an id, and so has the process that the loop ends with. */
+/* The context of a loop has an id, and the process that the loop ends with also has an id. */
 #define IDS_OF_A_LOOP	2
 #define MOST_REPORTS	4
 #define MOST_FAILURES	400
@@ -43,8 +44,8 @@ struct objects {
 	memwait_waitgroup_t group;
 	memwait_event_t event;
 	uint64_t channel[64];
-	uint64_t item[HELPERS + 1];	/* received; the last item is the victim's */
-	uint64_t received;		/* by the test while the victim sleeps */
+	uint64_t item[HELPERS + 1];	/* received items; the last item is the victim's */
+	uint64_t received;		/* received by the test while the victim sleeps */
 	int called_back;		/* result that the callback received */
 	int inside;			/* threads that hold the mutex or rwlock */
 	int violations;
@@ -69,14 +70,14 @@ struct request {
 	int busy;
 };
 
-/* In memory that all processes share. */
+/* Data in memory that all processes share. */
 struct shared {
 	union {
 		struct objects objects;
 		char page[4096];
 	};
 	struct objects copy;
-	struct objects before;		/* before the last step */
+	struct objects before;		/* the objects before the last step */
 	struct objects at_death;
 	struct request requests[HELPERS];
 	int loops[HELPERS + 1];		/* number of ids of each process's loop */
@@ -115,14 +116,14 @@ struct scenario {
 
 /* What earlier victims have shown about an instruction. */
 struct step {
-	unsigned long at;	/* program counter after it, or 0 */
-	bool sleeps;		/* in this instruction */
+	unsigned long at;	/* program counter after the instruction, or 0 */
+	bool sleeps;		/* a victim sleeps in this instruction */
 	bool matters;		/* its effect is visible to other processes */
 };
 
 struct helper {
 	pid_t pid;
-	int fd;		/* pipe: a byte for each request */
+	int fd;		/* a pipe, with a byte for each request */
 };
 
 struct stepper {
@@ -159,7 +160,7 @@ static inline struct timespec last_moment(void)
 
 /*
  * Returns when the dead process's id has been freed, which happens after all notifications of its
- * death. A helper that still sleeps then is not waiting for such a notification.
+ * death. A helper that still sleeps after that does not wait for such a notification.
  */
 static inline void await_death_notified(struct stepper *stepper)
 {
@@ -310,7 +311,9 @@ static inline void helpers_await_asleep(struct stepper *stepper)
 	spin_until(helpers_are_asleep(stepper));
 }
 
-/* How many helpers were started in @function since the victim began and have not returned. */
+/*
+ * Returns how many helpers were started in @function since the victim began and have not returned.
+ */
 static inline int helpers_waiting(helper_function function)
 {
 	int i, n = 0;
@@ -320,7 +323,7 @@ static inline int helpers_waiting(helper_function function)
 	return n;
 }
 
-/* How many helpers have returned @result from @function. */
+/* Returns how many helpers have returned @result from @function. */
 static inline int helpers_done(helper_function function, int result)
 {
 	int i, n = 0;
@@ -332,8 +335,8 @@ static inline int helpers_done(helper_function function, int result)
 }
 
 /*
- * A copy of the objects, to inspect locks without touching them: they are plain data. While all
- * helpers sleep, no other process changes what the copy shows.
+ * Returns a copy of the objects, for inspecting locks without changing them. The objects are plain
+ * data, so they can be copied. While all helpers sleep, no other process changes the objects.
  */
 static inline struct objects *copied(void)
 {
@@ -342,8 +345,9 @@ static inline struct objects *copied(void)
 }
 
 /*
- * Returns true when all helpers have finished, and false when those that have not are asleep and
- * @in_vain says that what they wait for is not available. Otherwise their deadlines end the loop.
+ * Returns true when all helpers have finished. Returns false when the unfinished helpers are asleep
+ * and @in_vain reports that the object that they wait for is not available. Otherwise the deadlines
+ * of the helpers end the loop.
  */
 static inline bool settle(struct stepper *stepper, bool (*in_vain)(void))
 {
@@ -352,7 +356,7 @@ static inline bool settle(struct stepper *stepper, bool (*in_vain)(void))
 		if (!in_vain || !helpers_are_asleep(stepper))
 			continue;
 		copied();
-		/* A helper may have continued since. */
+		/* A helper may have continued in the meantime. */
 		if (helpers_busy() && helpers_are_asleep(stepper) && in_vain())
 			return false;
 	}
@@ -375,7 +379,7 @@ static inline const char *so_far_well(struct stepper *stepper)
 	return shared->objects.violations ? "two held the lock together" : NULL;
 }
 
-/* The same; and all helpers must have finished. */
+/* Like so_far_well(), but all helpers must also have finished. */
 static inline const char *all_well(struct stepper *stepper)
 {
 	int i;
@@ -387,7 +391,7 @@ static inline const char *all_well(struct stepper *stepper)
 	return so_far_well(stepper);
 }
 
-/* Starts the helpers of @behind, once. */
+/* Starts the helpers of @behind, if they were not started before. */
 static inline void start_followers(struct stepper *stepper)
 {
 	int i;
@@ -440,7 +444,9 @@ static inline void victim_main(const struct scenario *scenario)
 
 enum stepped { STOPPED, ASLEEP, GONE };
 
-/* A step is much faster than reading /proc, so the victim's state is read only at intervals. */
+/*
+ * A step is much faster than reading /proc. Therefore the victim's state is read only at intervals.
+ */
 static inline enum stepped victim_await_stop(struct stepper *stepper, bool may_sleep)
 {
 	unsigned int looks;
@@ -462,10 +468,10 @@ static inline enum stepped victim_step(struct stepper *stepper)
 }
 
 /*
- * Properties of a machine. On an unknown machine all instructions are stepped.
+ * Properties of a machine. On an unknown machine the test steps through all instructions.
  * @counter: index of the program counter among the registers
  * @stop: an instruction that stops the process with a signal to its tracer
- * @behind: distance of the program counter from that instruction then
+ * @behind: distance of the program counter from @stop after the signal
  * @calls: instructions that are system calls
  */
 struct machine {
@@ -483,8 +489,8 @@ static const struct machine machines[] = {
 };
 
 /*
- * Returns the victim's program counter and sets @machine. 0, or NULL, if the kernel does not report
- * them.
+ * Returns the victim's program counter and sets @machine. If the kernel does not report the
+ * registers, returns 0 and sets @machine to NULL.
  */
 static inline unsigned long victim_at(struct stepper *stepper)
 {
@@ -511,7 +517,7 @@ static inline bool victim_move(struct stepper *stepper, unsigned long to)
 	return !ptrace(PTRACE_SETREGSET, stepper->victim, (void *)NT_PRSTATUS, &iov);
 }
 
-/* The code there, which is the same in this process. */
+/* Returns the code at this address, which is the same in this process. */
 static inline unsigned long code_at(unsigned long at)
 {
 	unsigned long code;
@@ -521,9 +527,9 @@ static inline unsigned long code_at(unsigned long at)
 }
 
 /*
- * The last instruction that the victim can run to after @done instructions, to be stepped from
- * there. Earlier victims passed it exactly once and did not sleep on the way. Returns @done if
- * there is none.
+ * Returns the last instruction to which the victim can run after @done instructions; from there it
+ * is stepped. Earlier victims executed that instruction exactly once and did not sleep before it.
+ * Returns @done if there is no such instruction.
  */
 static inline int victim_can_run_to(struct stepper *stepper, int done, int most)
 {
@@ -543,7 +549,7 @@ static inline int victim_can_run_to(struct stepper *stepper, int done, int most)
 	return done;
 }
 
-/* Runs to a breakpoint. ptrace(2) gives the victim its own copy of the code. */
+/* Runs to a breakpoint. ptrace(2) makes a private copy of the code for the victim. */
 static inline bool victim_run(struct stepper *stepper, int to)
 {
 	const struct machine *machine = stepper->machine;
@@ -558,13 +564,13 @@ static inline bool victim_run(struct stepper *stepper, int to)
 	       victim_move(stepper, at);
 }
 
-/* One victim: when it is killed, and what it did. */
+/* One victim: when it is killed, and its behaviour. */
 struct life {
 	int steps;		/* number of instructions after which it is killed */
-	bool asleep;		/* killed while it sleeps in the last of them */
-	bool has_slept;		/* it slept in the last of them */
+	bool asleep;		/* killed while it sleeps in the last instruction */
+	bool has_slept;		/* it slept in the last instruction */
 	bool has_ended;
-	bool is_first;		/* records which instructions matter */
+	bool is_first;		/* this victim records which instructions matter */
 };
 
 static inline bool is_system_call(struct stepper *stepper, unsigned long at)
@@ -589,7 +595,7 @@ static inline bool step_matters(struct stepper *stepper, const struct step *step
 	return matters;
 }
 
-/* Steps from the begin to the death. Returns what is wrong, or NULL. */
+/* Steps from the begin to the death. Returns a description of what is wrong, or NULL. */
 static inline const char *victim_walk(struct stepper *stepper, struct life *life)
 {
 	enum stepped stepped;
@@ -620,7 +626,7 @@ static inline const char *victim_walk(struct stepper *stepper, struct life *life
 			if (release(stepper))
 				return "the victim could not be released";
 			stepped = victim_await_stop(stepper, false);
-			/* Keeps the order the same for each victim. */
+			/* This makes the order the same for each victim. */
 			helpers_await_asleep(stepper);
 		}
 		if (stepped == GONE)
@@ -633,7 +639,7 @@ static inline const char *victim_walk(struct stepper *stepper, struct life *life
 	return NULL;
 }
 
-/* Returns when the helpers and the victim are where they should be at the begin. */
+/* Starts the helpers and the victim. Returns when they have reached their initial state. */
 static inline const char *victim_begin(struct stepper *stepper)
 {
 	const struct scenario *scenario = stepper->scenario;
@@ -724,7 +730,7 @@ static inline void report_range(struct stepper *stepper)
 			 stepper->to);
 }
 
-/* Prints the first failures in full, the others as ranges of instructions. */
+/* Prints the first failures in full, and the others as ranges of instructions. */
 static inline void report(struct stepper *stepper, const struct life *life, const char *wrong)
 {
 	if (stepper->failures && life->steps > stepper->to + 1)
@@ -758,7 +764,7 @@ static void share_total(void)
 
 /*
  * On slow machines victims die only after every n-th instruction, and after each instruction whose
- * effect is visible to other processes: a change of an object, or a system call.
+ * effect is visible to other processes (a change of an object, or a system call).
  */
 static inline int stride(void)
 {
@@ -821,7 +827,10 @@ FIXTURE(stepper)
 	uint64_t user_waits;
 };
 
-/* Does what the library does only once in a process, so that victims do not repeat it. */
+/*
+ * Performs the actions that the library performs only once in a process, so that victims do not
+ * repeat them.
+ */
 static inline void warm_up(struct objects *objects)
 {
 	struct timespec past = { 0 };
@@ -832,7 +841,7 @@ static inline void warm_up(struct objects *objects)
 		abort();
 }
 
-/* False if there is no ptrace() or no single-stepping. */
+/* Returns false if there is no ptrace() or no single-stepping. */
 static inline bool can_step(void)
 {
 	bool can;
@@ -861,9 +870,9 @@ FIXTURE_SETUP(stepper)
 		SKIP(return, "single-stepping is not available");
 	self->user_waits = mw_user_waits(self->fd);
 	shared = shared_page(sizeof(*shared));
-	/* Shared, so that the victim does not copy it. */
+	/* Shared memory, so that the victim does not copy it. */
 	self->stepper.trace = shared_page((MOST_STEPS + 1) * sizeof(struct step));
-	/* All on one CPU: a step need not wait until another CPU wakes up. */
+	/* All processes run on one CPU, so that a step need not wait until another CPU wakes up. */
 	ASSERT_EQ(0, bind_to(0));
 	mw_await_owners(self->fd, 1);
 	warm_up(&shared->objects);
@@ -885,11 +894,11 @@ FIXTURE_TEARDOWN(stepper)
 	close(self->fd);
 }
 
-/* A function that makes one call, for the victim and for the test's process. */
+/* A function that makes one call. The victim and the test's process use it. */
 #define OPERATION(name, call)	ADAPTER(name, struct objects *objects, call)
 #define STEPPER_CALL(name, call)	ADAPTER(name, struct stepper *stepper, call)
 
-/* The arguments after the name initialise the struct scenario. */
+/* The arguments after @text initialise the struct scenario. */
 #define STEPPER_TEST(id, text, ...)							\
 	static const struct scenario id##_scenario = { .name = text, __VA_ARGS__ };	\
 	TEST_F_TIMEOUT(stepper, id, 300)						\
@@ -905,14 +914,14 @@ FIXTURE_TEARDOWN(stepper)
 
 /* Flags in a scenario's number. */
 enum {
-	TAKES = 0x1,		/* a function that returns leaves the lock held */
-	GIVES = 0x2,		/* ... leaves the lock free */
-	WAS_DEAD = 0x4,		/* the lock's owner died before: the next one gets EOWNERDEAD, */
-	IS_MENDED = 0x8,	/* unless the last instruction was executed */
+	TAKES = 0x1,		/* if the function returns, the lock is held */
+	GIVES = 0x2,		/* if the function returns, the lock is free */
+	WAS_DEAD = 0x4,		/* the lock's owner died before; the next owner gets EOWNERDEAD */
+	IS_MENDED = 0x8,	/* with WAS_DEAD: no EOWNERDEAD after the last instruction */
 	FOR_READING = 0x10,
 	WITH_MUTEX = 0x20,	/* the signaller holds the mutex */
 	BY_BROADCAST = 0x40,
-	TWICE = 0x80,		/* at the first release, the test holds the mutex */
+	TWICE = 0x80,		/* when it is first released, the test holds the mutex */
 };
 
 #endif /* STEPPER_TEST_H */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A mutex is reserved for a waiter that has lost it too often: the flag LATE in its word. After
- * that waiter has given up, in any way, the mutex needs no system call, and no later caller sleeps
- * because of the flag.
+ * A mutex whose word has the flag LATE is reserved for a waiter that has lost the mutex too often.
+ * After that waiter has given up, in any way, the mutex needs no system call, and no later caller
+ * sleeps because of the flag.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
@@ -27,14 +27,17 @@ static const struct giving_up {
 	{ "killed when woken", IS_KILLED_WOKEN, COMPLETED },
 };
 
-/* A waiter, a thread or a process. After it was woken it waits until it may continue. */
+/*
+ * The waiter, which is a thread or a process. After its wake-up it blocks until the test lets it
+ * continue.
+ */
 struct loser {
 	memwait_mutex_t mutex;
 	struct timespec time;
 	int woken, may_continue;
 };
 
-/* Set in the calling thread if it is the waiter. */
+/* Set in the calling thread if that thread is the waiter. */
 static __thread struct loser *own;
 /* System calls of the other threads. */
 static int calls;
@@ -71,7 +74,7 @@ static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memw
 	}
 }
 
-/* The same for a thread. Returns when the thread sleeps or has ended. */
+/* Like let_operation_lose(), for a thread. Returns when the thread sleeps or has ended. */
 static void let_thread_lose(struct loser *loser, const int *done, unsigned int kind)
 {
 	while (!is_late(&loser->mutex) && !get(done)) {
@@ -110,7 +113,7 @@ static void operation_gives_up(struct __test_metadata *_metadata, struct loser *
 		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 	}
 	if (way->state == READ) {
-		/* A cancel reads all completions. */
+		/* This cancel makes the loop read all completions. */
 		last = counted_by(&last, loop);
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word, 0, NULL, 0, &last.op));
 		ASSERT_EQ(1, memwait_notify(&word, 1, 0));
@@ -160,7 +163,7 @@ static void process_gives_up(struct __test_metadata *_metadata, struct loser *lo
 	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 }
 
-/* How many system calls some trylocks and locks make. */
+/* Returns how many system calls some trylocks and locks make. */
 static int cost_of(memwait_mutex_t *mutex)
 {
 	int i;
@@ -200,8 +203,8 @@ USERLIB_TEST(L3_a_late_waiter_that_gives_up_leaves_nothing)
 			EXPECT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 		}
 		/*
-		 * The death of a woken waiter is not known: one later caller sleeps for a while,
-		 * but only one.
+		 * The death of a woken waiter is not known. Therefore exactly one later caller
+		 * sleeps for some time.
 		 */
 		if (way->how == IS_KILLED_WOKEN) {
 			EXPECT_EQ(0, memwait_mutex_lock(&loser->mutex));
@@ -214,7 +217,7 @@ USERLIB_TEST(L3_a_late_waiter_that_gives_up_leaves_nothing)
 	}
 }
 
-/* The waiter that gives up is not the only late one. */
+/* The waiter that gives up is not the only late waiter. */
 USERLIB_TEST(L3_another_late_waiter_still_gets_it)
 {
 	struct loser *loser = self->shared;
@@ -228,7 +231,10 @@ USERLIB_TEST(L3_another_late_waiter_still_gets_it)
 	let_operation_lose(loser, &first.op, self->loop);
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	let_operation_lose(loser, &second.op, self->loop);
-	/* Reserved for the second operation: a thread that comes now is behind it. */
+	/*
+	 * The mutex is reserved for the second operation: a thread that comes now is queued behind
+	 * it.
+	 */
 	ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 	runner_start(&runner, memwait_mutex_lock, &loser->mutex);
 	ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1) ?: second.result);

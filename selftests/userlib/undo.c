@@ -7,7 +7,7 @@ static void *second_object(void *shared)
 	return (char *)shared + 1024;
 }
 
-/* Dispatches until the callback of an operation has run @calls times. */
+/* Dispatches until the operation's callback has run @calls times. */
 static int run_until(struct counted_op *counted, memwait_loop_t *loop, int calls)
 {
 	int ret = dispatch_until(loop, &counted->calls, calls);
@@ -56,7 +56,7 @@ USERLIB_TEST(a_lock_is_unlocked_once)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
-		/* Acquired without a callback. */
+		/* The operation has acquired the mutex without a callback. */
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
 		ASSERT_EQ(0, memwait_mutex_lock_async(mutex, &first.op));
 		EXPECT_EQ(0, memwait_op_undo(&first.op));
@@ -65,7 +65,7 @@ USERLIB_TEST(a_lock_is_unlocked_once)
 		EXPECT_EQ(1, memwait_mutex_is_held(mutex));
 		ASSERT_EQ(0, memwait_mutex_unlock(mutex));
 	}
-	/* The next waiter gets it. */
+	/* After the undo, the next waiter gets the mutex. */
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_FAIR));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &first.op));
@@ -127,7 +127,7 @@ USERLIB_TEST(a_signal_passes_to_the_next_waiter)
 	EXPECT_EQ(0, memwait_op_undo(&first.op));
 	ASSERT_EQ(0, run_until(&second, self->loop, 1));
 
-	/* A wait that has timed out holds the mutex as well. */
+	/* An operation whose wait has timed out also holds the mutex. */
 	ASSERT_EQ(EINPROGRESS, memwait_cond_clockwait_async(cond, mutex, CLOCK_MONOTONIC, &soon,
 							    &first.op));
 	ASSERT_EQ(ETIMEDOUT, run_until(&first, self->loop, 2));
@@ -155,7 +155,7 @@ USERLIB_TEST(a_notify_passes_to_the_next_waiter)
 	EXPECT_EQ(0, memwait_op_undo(&first.op));
 	ASSERT_EQ(MEMWAIT_OK, run_until(&second, self->loop, 1));
 
-	/* Of the word that was notified. */
+	/* The group wait ended because of the second word, so the undo notifies that word. */
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait_any_async(group, 2, NULL, 0, &first.op));
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(words + 1, 0, NULL, 0, &second.op));
 	ASSERT_EQ(1, memwait_notify(words + 1, 1, 0));
@@ -177,7 +177,7 @@ USERLIB_TEST(an_item_is_sent_again)
 	ASSERT_EQ(0, memwait_channel_trysend(channel, &other, sizeof(other)));
 	item = 0;
 
-	/* There is room: behind the other one. */
+	/* The channel has room: the item is queued behind the other item. */
 	ASSERT_EQ(0, memwait_channel_recv_async(channel, &item, sizeof(item), &counted.op));
 	EXPECT_EQ(1, item);
 	EXPECT_EQ(0, memwait_op_undo(&counted.op));
@@ -186,7 +186,7 @@ USERLIB_TEST(an_item_is_sent_again)
 	ASSERT_EQ(0, memwait_channel_recv_async(channel, &item, sizeof(item), &counted.op));
 	EXPECT_EQ(2, item);
 
-	/* There is none. */
+	/* The channel has no room. */
 	other = 3;
 	ASSERT_EQ(0, memwait_channel_trysend(channel, &other, sizeof(other)));
 	EXPECT_EQ(-EINPROGRESS, memwait_op_undo(&counted.op));
@@ -199,14 +199,14 @@ USERLIB_TEST(an_item_is_sent_again)
 	ASSERT_EQ(0, memwait_channel_recv_async(channel, &item, sizeof(item), &counted.op));
 	EXPECT_EQ(2, item);
 
-	/* Nobody can send: the item is the caller's. */
+	/* No send is possible: the item remains with the caller. */
 	ASSERT_EQ(0, memwait_channel_close(channel));
 	EXPECT_EQ(-EPIPE, memwait_op_undo(&counted.op));
 	EXPECT_EQ(2, item);
 	EXPECT_EQ(0, memwait_op_undo(&counted.op));
 }
 
-/* Another thread or process cannot unlock what the caller of the callback owns. */
+/* Another thread or process cannot unlock a mutex that the caller of the callback owns. */
 USERLIB_TEST(only_the_owner_undoes)
 {
 	static const unsigned int kinds[] = { MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_ROBUST };
@@ -228,7 +228,7 @@ USERLIB_TEST(only_the_owner_undoes)
 		EXPECT_EQ(0, memwait_op_undo(&op));
 		EXPECT_EQ(0, memwait_mutex_is_held(mutex));
 	}
-	/* No owner is known. */
+	/* A mutex of this kind records no owner. */
 	ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
 	ASSERT_EQ(0, memwait_mutex_lock_async(mutex, &op));
 	pid = fork_child();
@@ -259,7 +259,7 @@ static int lock_for_writing(void *rwlock)
 	return memwait_rwlock_wrlock(rwlock);
 }
 
-/* An operation that learned of a death, and is undone: the next owner learns of it. */
+/* An operation has received EOWNERDEAD and is undone. The next owner also receives EOWNERDEAD. */
 USERLIB_TEST(a_death_is_reported_to_the_next_owner)
 {
 	struct counted_op first = counted_by(&first, self->loop);
@@ -279,7 +279,7 @@ USERLIB_TEST(a_death_is_reported_to_the_next_owner)
 	ASSERT_EQ(0, memwait_mutex_consistent(mutex));
 	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
 
-	/* It has been repaired, and is unlocked. */
+	/* The mutex has been made consistent, and the undo unlocks it. */
 	die_with(lock_mutex, mutex);
 	ASSERT_EQ(EOWNERDEAD, memwait_mutex_lock_async(mutex, &first.op));
 	ASSERT_EQ(0, memwait_mutex_consistent(mutex));
@@ -290,7 +290,7 @@ USERLIB_TEST(a_death_is_reported_to_the_next_owner)
 
 	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST));
 	die_with(lock_for_writing, rwlock);
-	/* Locked for writing, whatever was asked for. */
+	/* After EOWNERDEAD the lock is held for writing, even if a read lock was requested. */
 	ASSERT_EQ(EOWNERDEAD, memwait_rwlock_rdlock_async(rwlock, &first.op));
 	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(rwlock, &second.op));
 	EXPECT_EQ(0, memwait_op_undo(&first.op));
@@ -309,7 +309,7 @@ static void undo_in_callback(memwait_op_t *op, int result, void *data)
 	*(int *)data = result ? result : memwait_op_undo(op);
 }
 
-/* A callback may undo its operation; and the loop may be closed by then. */
+/* A callback may undo its operation. An operation can also be undone after its loop was closed. */
 USERLIB_TEST(in_the_callback_and_after_the_loop)
 {
 	memwait_sem_t *sem = self->shared;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What all tests of libmemwait use: a loop, shared memory, threads that can be observed sleeping,
- * and a check that a test leaves nothing behind.
+ * Definitions shared by all tests of libmemwait: a loop, shared memory, threads that can be
+ * observed sleeping, and a check that a test leaves nothing behind.
  */
 #ifndef USERLIB_TEST_H
 #define USERLIB_TEST_H
@@ -13,14 +13,14 @@
 #define U32_SIZE	MEMWAIT_SIZE_U32
 #define TIME_MAX	INT64_MAX
 
-/* For calls that a test needs but does not test: it cannot continue if one of them fails. */
+/* For calls that a test needs but does not test. If such a call fails, the test cannot continue. */
 static inline void must(int err)
 {
 	if (err)
 		abort();
 }
 
-/* The time @ms milliseconds from now (in the past if @ms is negative). */
+/* Returns the time @ms milliseconds from now (in the past if @ms is negative). */
 static inline struct timespec in_time(clockid_t clock, long ms)
 {
 	struct timespec ts;
@@ -39,8 +39,8 @@ static inline struct timespec in_time(clockid_t clock, long ms)
 }
 
 /*
- * The word on which waiters for a lock of this kind, or for its gate, sleep. The words of FAIR
- * locks have one byte each.
+ * Returns the word on which waiters for a lock of this kind, or for its gate, sleep. The words of
+ * FAIR locks have one byte each.
  */
 static inline const void *sleep_word(const void *lock, unsigned int kind)
 {
@@ -48,7 +48,7 @@ static inline const void *sleep_word(const void *lock, unsigned int kind)
 }
 
 /*
- * Runs a function in a child. The child has the file's page, which this process maps at @here, at
+ * Runs a function in a child. The child maps the file's page, which this process maps at @here, at
  * another address.
  */
 static inline pid_t run_remapped(int file, void *here, int (*function)(void *page))
@@ -72,7 +72,8 @@ struct counted_op {
 };
 
 /*
- * Whether the mutex is reserved for a waiter that has lost it too often: the flag LATE, see lock.c.
+ * Returns whether the mutex is reserved for a waiter that has lost it too often (the flag LATE, see
+ * lock.c).
  */
 static inline bool is_late(const memwait_mutex_t *mutex)
 {
@@ -96,7 +97,7 @@ static inline struct counted_op counted_by(struct counted_op *counted, memwait_l
 	return init;
 }
 
-/* A thread's function. */
+/* The function of a thread that dispatches the loop. */
 static inline int dispatch_all(void *loop)
 {
 	return memwait_loop_dispatch(loop, MEMWAIT_ALL);
@@ -107,7 +108,10 @@ static inline int run_loop(void *loop)
 	return memwait_loop_run(loop, NULL, 0);
 }
 
-/* Sleeps in poll() until the loop is readable and dispatches it, until @n callbacks have run. */
+/*
+ * Sleeps in poll() until the loop is readable, and dispatches the loop. Repeats this until @n
+ * callbacks have run.
+ */
 static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 {
 	while (*calls < n) {
@@ -126,8 +130,8 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 #define RACE_MS		10000
 
 /*
- * Whether a race continues: for at most @most rounds and RACE_MS. On a busy machine a round may
- * take a hundred times longer. Rounds are numbered from 0 or 1.
+ * Returns whether a race continues, which it does for at most @most rounds and RACE_MS. On a busy
+ * machine a round may take a hundred times longer. Rounds are numbered from 0 or 1.
  */
 static inline bool more_rounds(int round, int most)
 {

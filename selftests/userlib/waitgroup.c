@@ -16,16 +16,18 @@ struct part {
 	int number;
 };
 
-/* They sleep on the count, the lower half of the first word. */
+/* Waiters sleep on the count, which is the lower half of the first word. */
 static const void *count_of(memwait_waitgroup_t *group)
 {
 	return group;
 }
 
-/* The thread with one done too many, and a waiter that is kept from returning: once. */
+/*
+ * Set in the thread that calls done once too often, and in the waiter whose return is delayed once.
+ */
 static __thread bool is_too_many, is_delayed;
 
-/* State of the done that is one too many. */
+/* State of the surplus done. */
 static struct {
 	memwait_waitgroup_t *group;
 	struct runner waiter;
@@ -110,7 +112,7 @@ static int work_and_be_done(void *arg)
 	return memwait_waitgroup_done(&part->shared->group);
 }
 
-/* The work is in plain memory: it is visible to threads that have waited. */
+/* The results of the work are in plain memory, and are visible to threads that have waited. */
 USERLIB_TEST(R1_a_wait_group_waits_for_threads_and_processes)
 {
 	struct shared *shared = self->shared;
@@ -177,7 +179,8 @@ USERLIB_TEST(R1_waiters_continue_although_the_count_rises_again)
 }
 
 /*
- * The same waiters in several rounds, in two processes that map the groups at different addresses.
+ * The same waiters wait in several rounds, in two processes that map the groups at different
+ * addresses.
  */
 struct crossing {
 	memwait_waitgroup_t group, back;
@@ -245,7 +248,7 @@ USERLIB_TEST(R2_the_largest_count)
 	EXPECT_EQ(0, memcmp(&initialised, group, sizeof(*group)));
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, MEMWAIT_WAITGROUP_MAX));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, 1));
-	/* A waiter does not affect that. */
+	/* A waiter does not change that limit. */
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_wait_async(group, &counted.op));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, INT32_MAX));
@@ -262,7 +265,10 @@ USERLIB_TEST(R2_the_largest_count)
 	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
 }
 
-/* Repeatedly: a count that is zero for a moment releases all waiters. */
+/*
+ * The count rises immediately after it was zero, repeatedly. A count that is zero for a moment
+ * releases all waiters.
+ */
 USERLIB_TEST(R1_a_count_that_rises_immediately_stops_no_waiter)
 {
 	memwait_waitgroup_t *group = self->shared;

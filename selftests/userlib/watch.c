@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R32: watches, operations that are not ended by notifies. */
+/* R32: a watch is an operation that notifies do not end. */
 #include "userlib_test.h"
 
 #include <sys/time.h>
 
 #define ROUNDS	SOME_OF(1000)
 
-/* A watch, with what its callback does and what it has seen. */
+/* A watch, the actions of its callback, and the results that the callback has received. */
 struct watcher {
 	memwait_op_t op;
 	memwait_loop_t *loop;
 	void (*act)(struct watcher *watcher);
 	void *data;
-	int calls, over;	/* results MEMWAIT_OK and MEMWAIT_TIMED_OUT */
+	int calls, over;	/* number of results MEMWAIT_OK and MEMWAIT_TIMED_OUT */
 	unsigned int count;	/* sum of all counts */
 	int inside, crowded;
 	int ret;
@@ -62,7 +62,7 @@ USERLIB_TEST(R32_a_watch_continues_and_counts)
 		EXPECT_FALSE(is_readable(self->loop));
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		watcher.count = 0;
-		/* The word is not compared again. */
+		/* A watch compares the word only once, when it begins. */
 		*word = n;
 		for (i = 0; i < n; i++)
 			EXPECT_EQ(1, memwait_notify(word, 1, 0));
@@ -135,7 +135,10 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
-/* R12: a watch, an operation that ends and a thread are in one queue. */
+/*
+ * R12: watches, a one-shot operation and a thread share one FIFO queue; a notified watch moves to
+ * its end.
+ */
 USERLIB_TEST(R12_a_watch_goes_to_the_end_of_its_queue)
 {
 	struct watcher first = { 0 }, last = { 0 };
@@ -172,7 +175,10 @@ USERLIB_TEST(R12_a_watch_goes_to_the_end_of_its_queue)
 	EXPECT_EQ(0, memwait_op_cancel(&last.op));
 }
 
-/* Sleeps past the deadline, and dispatches within the callback: this reads the timeout. */
+/*
+ * Sleeps until the deadline has passed, and dispatches within the callback. This dispatch reads the
+ * timeout.
+ */
 static void outlast(struct watcher *watcher)
 {
 	watcher->act = NULL;
@@ -181,7 +187,10 @@ static void outlast(struct watcher *watcher)
 		abort();
 }
 
-/* Notifies are reported first: dispatched before the deadline, after it, or while it passes. */
+/*
+ * Notifies are reported before the timeout: they are dispatched before the deadline, after it, or
+ * while it passes.
+ */
 USERLIB_TEST(R4_a_deadline_is_the_last_callback)
 {
 	uint32_t *word = self->shared;
@@ -289,7 +298,10 @@ static void notify_and_dispatch(struct watcher *watcher)
 		abort();
 }
 
-/* A notify that comes while the callback runs causes one further call, which is not nested. */
+/*
+ * A notify that comes while the callback runs causes one further call, after the callback has
+ * returned.
+ */
 USERLIB_TEST(R32_a_callback_that_dispatches_is_not_called_again)
 {
 	uint32_t *word = self->shared;
@@ -348,8 +360,8 @@ USERLIB_TEST(R22_each_edge_is_seen)
 static int alarms;
 
 /*
- * If handling the signal takes longer than the interval, the program makes no progress: stops the
- * timer.
+ * If handling the signal takes longer than the interval, the program makes no progress. In this
+ * case the handler stops the timer.
  */
 static void on_alarm(int signal)
 {
@@ -359,7 +371,10 @@ static void on_alarm(int signal)
 		setitimer(ITIMER_REAL, &never, NULL);
 }
 
-/* L3: a signal ends a read(2) that has returned some completions; the rest is still read. */
+/*
+ * L3: a signal ends a read(2) that has returned some completions. The library still reads the other
+ * completions.
+ */
 USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 {
 	const struct itimerval often = { { 0, 40 }, { 0, 40 } }, never = { 0 };
@@ -380,7 +395,7 @@ USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 		ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
 		EXPECT_EQ(0, memwait_op_cancel(&last->op));
 		ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
-		/* This word gets no notify. */
+		/* The last word gets no notify. */
 		ASSERT_EQ(MEMWAIT_PENDING, watch(last, self->loop, &words[MANY - 1]));
 		while (memwait_loop_dispatch(self->loop, MEMWAIT_ALL) > 0)
 			;
@@ -397,8 +412,8 @@ USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 ADAPTER(wait_on_word, void *arg, memwait_wait32(arg, 0, NULL, 0))
 
 /*
- * L3: notifies that were counted but not passed to a callback go to the waiters behind, whether the
- * completion is still in the kernel (perhaps behind many others) or has been read.
+ * L3: notifies that were counted but not passed to a callback go to the waiters behind the watch.
+ * The completion may still be in the kernel (possibly behind many others) or may have been read.
  */
 USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 {
@@ -421,7 +436,7 @@ USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(1, memwait_notify(word, 1, 0));
-		/* This cancel reads all completions, so that the watch is ready. */
+		/* This cancel reads all completions. After that the watch is ready. */
 		if (how == 2)
 			ASSERT_EQ(0, memwait_op_cancel(&others[--ready].op));
 		for (i = 0; i < 3; i++) {
@@ -442,8 +457,8 @@ USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 }
 
 /*
- * L3, R32: each other waiter gets one notify, however many were counted, so that other processes
- * cannot prolong a cancel.
+ * L3, R32: each other waiter gets at most one notify, however many were counted, so that other
+ * processes cannot prolong a cancel.
  */
 USERLIB_TEST(L3_cancel_passes_one_notify_to_each_waiter)
 {
@@ -541,7 +556,7 @@ static void hold_once(memwait_op_t *op, int result, void *data)
 	spin_until(__atomic_load_n(&held_op->held.go, __ATOMIC_ACQUIRE));
 }
 
-/* The same for an operation that ends. */
+/* The same applies to an operation that is not a watch. */
 USERLIB_TEST(R23_cancel_distinguishes_finished_and_running_callbacks)
 {
 	struct held_op held_op = { 0 };
@@ -575,7 +590,7 @@ static void begin_and_hold(memwait_op_t *op, int result, void *data)
 	again->calls++;
 	if (result == MEMWAIT_OK) {
 		again->own = memwait_op_cancel(op);
-		/* The operation's memory is not used any more. */
+		/* The library no longer uses the operation's memory. */
 		memset(op, 0xa5, sizeof(*op));
 		return;
 	}
@@ -584,7 +599,10 @@ static void begin_and_hold(memwait_op_t *op, int result, void *data)
 	spin_until(__atomic_load_n(&again->held.go, __ATOMIC_ACQUIRE));
 }
 
-/* The last callback has begun the operation again, and still runs in another thread. */
+/*
+ * The last callback has begun the operation again. An earlier callback still runs in another
+ * thread.
+ */
 USERLIB_TEST(R32_a_callback_frees_its_operation_while_an_earlier_one_runs)
 {
 	struct timespec soon = { .tv_nsec = 1000000 };
@@ -645,8 +663,8 @@ USERLIB_TEST(R32_cancel_in_a_callback_that_runs_within_its_own)
 }
 
 /*
- * The watch stays pending, so that the run continues; the run ends when the callback of the other
- * thread returns.
+ * The watch stays pending, so the run continues. The run ends when the callback of the other thread
+ * returns.
  */
 USERLIB_TEST(a_run_lasts_as_long_as_a_watch_is_pending)
 {
@@ -748,7 +766,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 
 struct crowd {
 	uint32_t *word;
-	int over;		/* for threads that notify until the end */
+	int over;		/* set at the end, for threads that notify */
 	unsigned int woken;
 };
 
@@ -846,7 +864,7 @@ USERLIB_TEST(R32_a_watch_stays_pending_while_others_dispatch)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 }
 
-/* Value of the word at the last callback of either watch. */
+/* The value of the word at the last callback of either watch. */
 static int latest_seen;
 
 static void see_latest(struct watcher *watcher)
@@ -857,13 +875,13 @@ static void see_latest(struct watcher *watcher)
 	while (seen < now && !__atomic_compare_exchange_n(&latest_seen, &seen, now, false,
 							  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
-	/* A point at which the operation can be cancelled. */
+	/* Here the operation can be cancelled by another thread. */
 	before_next_look();
 }
 
 /*
- * L3, R5: a watch is cancelled repeatedly while others dispatch; the other watch then gets the
- * notify.
+ * L3, R5: a watch is cancelled repeatedly while other threads dispatch. The other watch then gets
+ * the notify.
  */
 USERLIB_TEST(L3_no_notify_is_lost_when_a_watch_is_cancelled)
 {
@@ -893,7 +911,7 @@ USERLIB_TEST(L3_no_notify_is_lost_when_a_watch_is_cancelled)
 			ASSERT_EQ(-ENOENT, ret);
 		}
 		ASSERT_TRUE(!ret || ret == -ENOENT);
-		/* The operation's memory is not used any more. */
+		/* The library no longer uses the operation's memory. */
 		memset(&watcher.op, 0xa5, sizeof(watcher.op));
 		spin_until(__atomic_load_n(&latest_seen, __ATOMIC_SEQ_CST) >= *word);
 	}
@@ -905,7 +923,7 @@ USERLIB_TEST(L3_no_notify_is_lost_when_a_watch_is_cancelled)
 	TH_LOG("%d of %d cancelled in their callback", ran, round);
 }
 
-/* L10: the same as for other operations. */
+/* L10: a watch behaves like other operations here. */
 USERLIB_TEST(L10_a_loop_reports_that_its_descriptor_was_closed)
 {
 	struct watcher watcher = { 0 };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Waiters that die: after they were woken, for each object; and while they wait at a barrier. */
+/* Waiters that die after they were woken, for each object, and waiters that die at a barrier. */
 #include "robust_test.h"
 
-/* Something to wait for. */
+/* An object that a thread can wait for. */
 struct thing {
 	const char *name;
 	unsigned int kind;
 	int (*set_up)(struct shared *shared, unsigned int kind);
-	int (*take)(struct shared *shared);	/* waits, at most half a minute */
+	int (*take)(struct shared *shared);	/* waits, for at most half a minute */
 	int (*give)(struct shared *shared);	/* wakes one waiter */
 };
 
@@ -46,7 +46,7 @@ static int set_up_sem(struct shared *shared, unsigned int kind)
 SHARED_CALL(take_sem, memwait_sem_clockwait(&shared->sem, CLOCK_MONOTONIC, deadline()))
 SHARED_CALL(give_sem, memwait_sem_post(&shared->sem))
 
-/* In one half of the cases the channel is empty, in the other it is full. */
+/* In one half of the cases the channel is empty, in the other half it is full. */
 static memwait_channel_t *channel_of(struct shared *shared)
 {
 	return (memwait_channel_t *)shared->channel;
@@ -109,8 +109,8 @@ static const struct thing things[] = {
 };
 
 /*
- * The first of two waiters is woken, and stopped before it returns to its program: the notify has
- * counted it, and it can do nothing for the second waiter. Then it is killed.
+ * The first of two waiters is woken and is stopped before it returns to its program. The notify has
+ * counted this waiter, which can do nothing for the second waiter. Then it is killed.
  */
 ROBUST_TEST(L7_a_woken_waiter_dies)
 {
@@ -134,8 +134,8 @@ ROBUST_TEST(L7_a_woken_waiter_dies)
 		ASSERT_EQ(0, pin(0));
 		sleep_until(strchr("TZ", thread_state(pids[0])));
 		/*
-		 * The scheduler gave it a time slice: it runs ordinary threads now and then, in
-		 * spite of real-time threads.
+		 * The process has already ended: the scheduler gives ordinary threads a time slice
+		 * now and then, in spite of real-time threads.
 		 */
 		if (thread_state(pids[0]) == 'Z') {
 			for (j = 0; j < 2; j++)
@@ -160,7 +160,7 @@ static int meet(void *arg)
 	return memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, deadline());
 }
 
-/* Whether a call returned because all had arrived; counts SERIAL_THREAD. */
+/* Returns whether a call returned because all had arrived. Counts SERIAL_THREAD. */
 static bool met(int ret, int *serial)
 {
 	*serial += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
@@ -179,14 +179,17 @@ ROBUST_TEST(L7_a_waiter_at_a_barrier_dies)
 		ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, 3));
 		runner_start(&runners[0], meet, shared);
 		runner_await_asleep(&runners[0]);
-		/* One after another; altogether more arrive than the barrier takes. */
+		/*
+		 * The processes arrive one after another. In total, more processes arrive than the
+		 * barrier takes.
+		 */
 		for (i = 0; i < deaths; i++) {
 			pid = run_in_child(meet(shared));
 			await_asleep(pid);
 			EXPECT_FALSE(runner_is_done(&runners[0]));
 			EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 		}
-		/* This is only the second living participant. */
+		/* This is only the second living participant, so its wait times out. */
 		soon = in_time(CLOCK_MONOTONIC, 20);
 		EXPECT_EQ(ETIMEDOUT, memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC,
 							       &soon));

@@ -129,7 +129,7 @@ USERLIB_TEST(results_of_callbacks_have_messages)
 	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
-/* One of the two gets SERIAL_THREAD, which must not be described as EPERM. */
+/* One of the two participants gets SERIAL_THREAD, whose text must not be the text of EPERM. */
 USERLIB_TEST(the_serial_thread_of_a_barrier_has_a_message)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -152,7 +152,7 @@ USERLIB_TEST(the_serial_thread_of_a_barrier_has_a_message)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* Operations on barriers and channels return the same error number. */
+/* Operations on barriers and channels return the same error number, but the texts differ. */
 USERLIB_TEST(EPIPE_of_a_barrier_is_not_that_of_a_channel)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -169,7 +169,7 @@ USERLIB_TEST(EPIPE_of_a_barrier_is_not_that_of_a_channel)
 		     memwait_channel_close(channel), EPIPE, "The channel is closed");
 }
 
-/* A relative timeout may be in the past or never, and starts with each call. */
+/* A relative timeout may be in the past or infinite, and starts again with each call. */
 USERLIB_TEST(R4_extreme_timeouts)
 {
 	static const struct timespec past[] = { { 0, 0 }, { -1, 0 }, { -TIME_MAX - 1, 999999999 } };
@@ -300,7 +300,7 @@ USERLIB_TEST(R4_timeouts_of_both_clocks_and_relative_ones)
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32(word, 1, &time, flags[i]));
 		EXPECT_EQ(MEMWAIT_TIMED_OUT,
 			  memwait_wait32_async(word, 0, &time, flags[i], &counted.op));
-		/* Not a valid time. */
+		/* This time is not valid. */
 		time = (struct timespec){ 0, 1000000000 };
 		EXPECT_EQ(-EINVAL, memwait_wait32(word, 0, &time, flags[i]));
 		time = (struct timespec){ 0, -1 };
@@ -327,8 +327,8 @@ USERLIB_TEST(R4_times_that_overflow_are_never)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
 	/*
-	 * The last that fits into 64 bits of nanoseconds, the first that would wrap around, the
-	 * largest.
+	 * The last value that fits into 64 bits of nanoseconds, the first value that would wrap
+	 * around, and the largest value.
 	 */
 	static const int64_t seconds[] = { 18446744072, 18446744074, INT64_MAX };
 	struct timed timed = { .word = self->shared };
@@ -353,7 +353,10 @@ static int wait_relative(void *arg)
 	uint64_t start = now_ns(CLOCK_MONOTONIC);
 	int ret = wait_timed(arg);
 
-	/* In ns: never early, counted from the start of this call. */
+	/*
+	 * A timeout of tv_nsec nanoseconds, counted from the start of this call, must not end
+	 * early.
+	 */
 	if (ret == MEMWAIT_TIMED_OUT &&
 	    now_ns(CLOCK_MONOTONIC) - start < (uint64_t)timed->time.tv_nsec)
 		return -ETIME;
@@ -361,8 +364,8 @@ static int wait_relative(void *arg)
 }
 
 /*
- * A restarted wait keeps its deadline, so that repeated signals do not prolong it. After a wait has
- * returned because of a signal, the next call starts anew.
+ * A restarted wait retains its deadline, so that repeated signals do not prolong it. After a wait
+ * has returned because of a signal, the timeout of the next call starts again.
  */
 USERLIB_TEST(R4_a_relative_time_and_signals)
 {
@@ -374,7 +377,7 @@ USERLIB_TEST(R4_a_relative_time_and_signals)
 	int signals;
 
 	sigaction(SIGUSR1, &action, NULL);
-	/* Again, if this thread had no CPU in the meantime. */
+	/* Repeats if this thread did not run in the meantime. */
 	do {
 		signals = 0;
 		runner_start(&runner, wait_relative, &timed);
@@ -425,7 +428,8 @@ USERLIB_TEST(R2_bad_input_and_signals)
 }
 
 /*
- * Arguments that a thread, an operation and a requeue of each width reject before they do anything.
+ * Arguments that a thread, an operation and a requeue of each width reject before they have any
+ * effect.
  */
 #define EXPECT_REFUSALS(bits)								\
 do {											\
