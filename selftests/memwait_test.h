@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The base of all tests of /dev/memwait: the harness, one wrapper per ioctl, waiting threads and
- * processes, and helpers that observe sleepers instead of guessing by time.
+ * The base of all tests of /dev/memwait: the harness, one wrapper for each ioctl, threads and
+ * processes that wait, and helpers that observe sleepers instead of relying on time.
  *
  * Wrappers return the ioctl's result or a negative errno.
  */
@@ -37,8 +37,9 @@
 #include <linux/memwait.h>
 
 /*
- * How many times slower this machine is than an idle one; see measure_slowness() in
- * selftests/vm/init. Time limits, which exist to end tests that hang, are multiplied by it.
+ * How many times slower this machine is than an idle machine; see measure_slowness() in
+ * selftests/vm/init. Time limits, which exist to end tests that hang, are multiplied by this
+ * factor.
  */
 static inline unsigned int slowness(void)
 {
@@ -57,8 +58,8 @@ static inline unsigned int slow_alarm(unsigned int seconds)
 #undef alarm
 
 /*
- * Sizes of loads, and numbers of attempts where the result depends on chance. They are smaller if
- * MEMWAIT_LOADS is set; see selftests/vm/init. Counts are exact in both cases.
+ * The size of a load, or the number of attempts if the result depends on chance. The number is
+ * smaller if MEMWAIT_LOADS is set; see selftests/vm/init. Counts are exact in both cases.
  */
 #define LOAD(n, fewer)	(getenv("MEMWAIT_LOADS") ? (fewer) : (n))
 #define SOME_OF(n)	LOAD(n, ((n) + 9) / 10)
@@ -71,8 +72,8 @@ static inline unsigned int slow_alarm(unsigned int seconds)
 
 /*
  * Since glibc 2.41 fork() blocks all signals for a short time. If the child ends in that time,
- * SIGCHLD is sent although it would be ignored, and a waiting thread takes it, leaves its queue and
- * joins it again. Threads that block SIGCHLD stay in their queues.
+ * SIGCHLD is sent although it would be ignored. A waiting thread then takes the signal, leaves its
+ * queue and joins it again. Threads that block SIGCHLD stay in their queues.
  */
 static void __attribute__((constructor)) block_sigchld(void)
 {
@@ -90,7 +91,7 @@ static inline int memwait_open(int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* For tests that use the device: they cannot continue without it. */
+/* Opens the device for a test that cannot continue without the device. */
 static inline int open_device(int flags)
 {
 	int fd = memwait_open(flags);
@@ -117,27 +118,29 @@ static inline uint64_t now_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* An absolute CLOCK_MONOTONIC deadline in @ms milliseconds. */
+/* Returns an absolute CLOCK_MONOTONIC deadline, @ms milliseconds from now. */
 static inline uint64_t in_ms(uint64_t ms)
 {
 	return now_ns(CLOCK_MONOTONIC) + ms * NSEC_PER_MSEC;
 }
 
-/* A point in time after which a test gives up, in @seconds or later if the machine is slow. */
+/*
+ * Returns a time after which a test gives up, in @seconds seconds or later if the machine is slow.
+ */
 static inline uint64_t patience(unsigned int seconds)
 {
 	return in_ms(1000ULL * seconds * slowness());
 }
 
-/* The same as a timeout for poll(2) and epoll_wait(2), in milliseconds. */
+/* Returns the same time limit as a timeout for poll(2) and epoll_wait(2), in milliseconds. */
 static inline int poll_patience(unsigned int seconds)
 {
 	return (int)(1000 * seconds * slowness());
 }
 
 /*
- * A deadline in 1 us to 4 ms, varied by @tries, so that a race comes out each way on slow and fast
- * machines.
+ * Returns a deadline in 1 us to 4 ms. The time depends on @tries, so that a race has each of its
+ * outcomes on slow and fast machines.
  */
 static inline uint64_t soon(unsigned long tries)
 {
@@ -151,7 +154,7 @@ do {										\
 		before_next_look();						\
 } while (0)
 
-/* The same for conditions that take a while: other threads can use the CPU. */
+/* Like spin_until(), for conditions that take longer: other threads can use the CPU. */
 #define sleep_until(condition)							\
 do {										\
 	while (!(condition))							\
@@ -174,7 +177,7 @@ static inline void await_counted(const long *counter)
 	sleep_until(counted(counter));
 }
 
-/* Waits until *flag is set or the time is up. Returns whether it is set. */
+/* Waits until *flag is set or the time is up. Returns whether *flag is set. */
 static inline bool await_flag(const int *flag, unsigned int seconds)
 {
 	uint64_t end = patience(seconds);
@@ -207,7 +210,7 @@ static inline int mw_notify(int fd, const volatile void *addr, uint32_t count, u
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY, &arg);
 }
 
-/* woken may be NULL. */
+/* @woken may be NULL. */
 static inline int mw_notify_many(int fd, const struct memwait_notify *notifies, uint32_t count,
 				 uint32_t *woken)
 {
@@ -220,7 +223,7 @@ static inline int mw_notify_many(int fd, const struct memwait_notify *notifies, 
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg);
 }
 
-/* A numeric field of the context's fdinfo, or -1. */
+/* Returns a numeric field of the context's fdinfo, or -1. */
 static inline long mw_fdinfo(int fd, const char *name)
 {
 	char path[64], line[128], *value = NULL;
@@ -247,7 +250,7 @@ static inline int mw_waiters(int fd, const volatile void *addr, uint32_t flags)
 	return xioctl(fd, MEMWAIT_IOC_WAITERS, &arg);
 }
 
-/* Arms async waits. Returns how many entries were done, or a negative errno. */
+/* Arms async waits. Returns how many entries the kernel has processed, or a negative errno. */
 static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count)
 {
 	struct memwait_wait_async arg = {
@@ -260,8 +263,8 @@ static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count
 }
 
 /*
- * Arms one async wait. Returns the entry's result (an outcome or a negative errno), and in *id,
- * which may be NULL, the id of a pending wait.
+ * Arms one async wait. Returns the entry's result (an outcome or a negative errno). If the wait is
+ * pending, stores its id in *id. @id may be NULL.
  */
 static inline int mw_async(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 			   uint32_t flags, uint64_t user_data, uint64_t *id)
@@ -313,7 +316,7 @@ static inline int mw_info(int fd, struct memwait_info *info)
 	return xioctl(fd, MEMWAIT_IOC_INFO, info);
 }
 
-/* Reads up to n completions. Returns how many, or a negative errno. */
+/* Reads up to n completions. Returns the number of completions, or a negative errno. */
 static inline int mw_read(int fd, struct memwait_completion *out, size_t n)
 {
 	ssize_t ret = read(fd, out, n * sizeof(*out));
@@ -333,8 +336,8 @@ static inline bool mw_readable(int fd)
 }
 
 /*
- * The async waits of the user who opened fd that are pending or unread, and the charges of files
- * that the last of these waits still hold.
+ * Returns the number of async waits of the user that opened @fd that are pending or unread, plus
+ * the charges of files that the last of these waits still hold.
  */
 static inline uint64_t mw_user_waits(int fd)
 {
@@ -344,8 +347,8 @@ static inline uint64_t mw_user_waits(int fd)
 }
 
 /*
- * The same at the end of a test. When a process dies, a kernel thread releases the files and
- * address spaces of its waits, and with them the charge.
+ * Like mw_user_waits(), at the end of a test. When a process dies, a kernel thread releases the
+ * files and address spaces of its waits, and returns their charges. This function waits for that.
  */
 static inline uint64_t mw_await_user_waits(int fd, uint64_t n)
 {
@@ -363,15 +366,15 @@ static inline uint64_t mw_user_owners(int fd)
 }
 
 /*
- * For tests that count owners: a kernel thread frees owners that ended earlier, and they count
- * until then. No other process may use the device at that time.
+ * For tests that count owners. Owners that ended earlier count until a kernel thread frees them;
+ * this function waits for that. No other process may use the device at that time.
  */
 static inline void mw_await_owners(int fd, uint64_t n)
 {
 	sleep_until(mw_user_owners(fd) == n);
 }
 
-/* Open contexts of the user who opened fd. */
+/* Returns the number of open contexts of the user that opened @fd. */
 static inline uint64_t mw_user_contexts(int fd)
 {
 	struct memwait_info info;
@@ -389,8 +392,8 @@ static inline bool has_one_processor(void)
 }
 
 /*
- * Yields between two polls, to see a change early. With one CPU, every 16th call sleeps briefly,
- * because a yielding thread could otherwise use up its time slice before a new thread runs.
+ * Yields between two polls, so that a change is seen early. With one CPU, every 16th call sleeps
+ * briefly, because a thread that only yields could use up its time slice before a new thread runs.
  */
 static inline void before_next_look(void)
 {
@@ -408,14 +411,17 @@ static inline void await_waiters(int fd, const volatile void *addr, uint32_t fla
 	spin_until(mw_waiters(fd, addr, flags) == n);
 }
 
-/* The same, but also returns when *done is set. */
+/* Like await_waiters(), but also returns when *done is set. */
 static inline void await_waiters_or_done(int fd, const volatile void *addr, uint32_t flags, int n,
 					 const int *done)
 {
 	spin_until(__atomic_load_n(done, __ATOMIC_ACQUIRE) || mw_waiters(fd, addr, flags) == n);
 }
 
-/* The thread's state in /proc: S or D if it sleeps. 0 if it is gone. */
+/*
+ * Returns the thread's state in /proc, which is S or D if it sleeps, or 0 if the thread does not
+ * exist.
+ */
 static inline char thread_state(pid_t tid)
 {
 	char path[64], line[512], *state;
@@ -429,7 +435,7 @@ static inline char thread_state(pid_t tid)
 	return state ? state[2] : 0;
 }
 
-/* Spins until /proc shows the thread in @state, or until the thread is gone. */
+/* Spins until /proc shows the thread in @state, or until the thread no longer exists. */
 static inline void await_state(pid_t tid, char state)
 {
 	char now;
@@ -438,13 +444,13 @@ static inline void await_state(pid_t tid, char state)
 		before_next_look();
 }
 
-/* D does not count as asleep: it is a page fault or, on PREEMPT_RT, a spinlock. */
+/* State D does not count as asleep, because it is a page fault or, on PREEMPT_RT, a spinlock. */
 static inline void await_asleep(pid_t tid)
 {
 	await_state(tid, 'S');
 }
 
-/* xorshift64*; the state must not be 0. */
+/* The generator xorshift64*, whose state must not be 0. */
 static inline uint64_t next_random(uint64_t *random)
 {
 	*random ^= *random << 13;
@@ -453,7 +459,7 @@ static inline uint64_t next_random(uint64_t *random)
 	return *random * 0x2545f4914f6cdd1dULL;
 }
 
-/* Compares two uint64_t, for qsort(3). */
+/* Compares two uint64_t for qsort(3). */
 static inline int compare_numbers(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -461,14 +467,14 @@ static inline int compare_numbers(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Defines a function that makes one call, for a table of functions or for a thread. */
+/* Defines a function that makes one call, for use in a table or as a thread's function. */
 #define ADAPTER(name, parameter, call)						\
 static inline int name(parameter)						\
 {										\
 	return call;								\
 }
 
-/* Spins; with one CPU, other threads get to run. */
+/* Spins. With one CPU, other threads can run. */
 static inline void await_begin(const int *begin)
 {
 	unsigned int looks = 0;
@@ -513,10 +519,12 @@ static inline void runner_create(struct runner *runner, int (*function)(void *ar
 	spin_until(__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE));
 }
 
-/* A function that takes one pointer of any type: all pointers are passed in the same way. */
+/*
+ * Converts a function that takes one pointer of any type. All pointers are passed in the same way.
+ */
 #define CALL(function)		((int (*)(void *))(function))
 
-/* The same; the compiler checks that the function accepts @arg. */
+/* Like CALL(). The compiler checks that the function accepts @arg. */
 #define CALL_WITH(function, arg)	((void)sizeof((function)(arg)), CALL(function))
 
 #define runner_start(runner, function, arg)	\
@@ -527,7 +535,7 @@ static inline void runner_release(struct runner *runner)
 	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
 }
 
-/* For a race with the caller: both threads are running and continue at the same time. */
+/* Starts a race with the caller: both threads are running and continue at the same time. */
 #define runner_race(runner, function, arg)					\
 do {										\
 	runner_create(runner, CALL_WITH(function, arg), arg, 0);		\
@@ -546,7 +554,7 @@ static inline void linger(int round)
 		;
 }
 
-/* Returns when the thread is done or asleep. It must not sleep outside the code under test. */
+/* Returns when the thread is done or asleep. The thread must sleep only in the code under test. */
 static inline void runner_await_asleep(struct runner *runner)
 {
 	await_asleep(runner->tid);
@@ -577,7 +585,7 @@ static inline int run_elsewhere(int (*function)(void *arg), void *arg)
 /* A thread that makes one WAIT and stores the result. */
 struct waiter {
 	pthread_t thread;
-	/* The function to wait with, if it is not mw_wait(). */
+	/* The function that waits, if it is not mw_wait(). */
 	int (*wait)(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 		    uint32_t flags);
 	int fd;
@@ -588,11 +596,11 @@ struct waiter {
 	pid_t tid;		/* set by the thread before it waits */
 	int result;		/* valid when done */
 	int done;
-	int order;	/* if ticket is set: the thread's position in the order of finishing */
+	int order;	/* position in the order of finishing, if @ticket is set */
 	int *ticket;
 };
 
-/* A thread that waits without a deadline for a 32-bit word that is 0. */
+/* Returns a thread that waits without a deadline for a 32-bit word that is 0. */
 static inline struct waiter thread_at(int fd, const volatile void *word)
 {
 	return (struct waiter) { .fd = fd, .addr = word, .deadline = MEMWAIT_FOREVER,
@@ -612,9 +620,9 @@ static inline void *waiter_main(void *arg)
 }
 
 /*
- * Starts w (fd, addr, expected, deadline and flags are set). Returns when its word has one more
- * waiter, or when its deadline has passed. No other waiter may join or leave the word during the
- * call.
+ * Starts w, whose fd, addr, expected, deadline and flags are set. Returns when the word has one
+ * more waiter, or when the deadline has passed. No other waiter may join or leave the word during
+ * this call.
  */
 static inline void waiter_start(struct waiter *w)
 {
@@ -643,7 +651,7 @@ static inline pid_t fork_child(void)
 	return pid;
 }
 
-/* Forks a process that exits with the value of an expression. Returns its id. */
+/* Forks a process that exits with the value of an expression. Evaluates to the process id. */
 #define run_in_child(expression)		\
 ({						\
 	pid_t child_ = fork_child();		\
@@ -653,7 +661,9 @@ static inline pid_t fork_child(void)
 	child_;					\
 })
 
-/* Waits for a child. Returns its exit status, 128 + the signal that killed it, or -1. */
+/*
+ * Waits for a child. Returns its exit status, 128 + the number of the signal that killed it, or -1.
+ */
 static inline int child_status(pid_t pid)
 {
 	int status;
@@ -669,7 +679,7 @@ static inline int kill_child(pid_t pid)
 	return child_status(pid);
 }
 
-/* For a child that will be killed. */
+/* Blocks a child until it is killed. */
 static inline _Noreturn void stay(void)
 {
 	for (;;)
@@ -685,7 +695,7 @@ static inline void *map_memory(size_t size, int flags, int file)
 	return p;
 }
 
-/* Zeroed anonymous memory that is shared over fork. */
+/* Returns zeroed anonymous memory that is shared over fork. */
 static inline void *shared_page(size_t size)
 {
 	return map_memory(size, MAP_SHARED | MAP_ANONYMOUS, -1);
@@ -702,7 +712,7 @@ static inline void *map_shared(int file, size_t size)
 	return map_memory(size, MAP_SHARED, file);
 }
 
-/* A zeroed memfd. */
+/* Returns a zeroed memfd. */
 static inline int new_file(size_t size)
 {
 	int file = memfd_create("memwait", MFD_CLOEXEC);
@@ -717,7 +727,7 @@ struct dropper {
 	pthread_t thread;
 	void *page;
 	size_t size;
-	int times;		/* how many times; it starts again each time this is set */
+	int times;		/* how often; the thread starts again each time this is set */
 	int stop;
 };
 
@@ -753,8 +763,9 @@ static inline int bind_to(int cpu)
 }
 
 /*
- * Binds the thread to CPU 0. While it runs with a priority above 0, threads without real-time
- * priority cannot run there, so that woken threads do not return from their calls.
+ * Binds the thread to CPU 0. While the thread runs with a priority above 0, threads without
+ * real-time priority cannot run on this CPU. Therefore woken threads do not return from their
+ * calls.
  */
 static inline int pin(int priority)
 {
@@ -779,7 +790,7 @@ static inline int send_fd(int socket, int fd, int number)
 	return sendmsg(socket, &msg, 0) == sizeof(number) ? 0 : -1;
 }
 
-/* Returns the descriptor, or -1. number may be NULL. */
+/* Returns the descriptor, or -1. @number may be NULL. */
 static inline int receive_fd(int socket, int *number)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 };
@@ -816,8 +827,8 @@ static inline int write_number(const char *path, uint64_t number)
 }
 
 /*
- * System settings that a test changes. The teardown of its fixture restores them, even after a
- * failed assertion. A test that hangs is killed, and its settings are not restored.
+ * System settings that a test changes. The teardown of the fixture restores the settings, even
+ * after a failed assertion. If a test hangs, it is killed and its settings are not restored.
  */
 static struct setting {
 	const char *path;
@@ -885,7 +896,7 @@ static inline int remove_cgroup(const char *path)
 	return ret;
 }
 
-/* The number at the start of a file, or -1. */
+/* Returns the number at the start of a file, or -1. */
 static inline long read_number(const char *path)
 {
 	char text[64] = { 0 };
@@ -897,7 +908,7 @@ static inline long read_number(const char *path)
 	return n > 0 ? atol(text) : -1;
 }
 
-/* The number after "name:" or "name " at the start of a line in a file, or -1. */
+/* Returns the number after "name:" or "name " at the start of a line in a file, or -1. */
 static inline long read_number_of(const char *path, const char *name)
 {
 	size_t n = strlen(name);

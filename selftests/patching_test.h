@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Tests that enable tracepoints make the kernel patch its code. An emulator may fail if code is
- * patched while another CPU runs it; therefore all other CPUs are taken offline on emulators.
+ * patched while another CPU runs it. Therefore all other CPUs are taken offline on emulators.
  */
 #ifndef PATCHING_TEST_H
 #define PATCHING_TEST_H

@@ -103,7 +103,7 @@ PLACE(memwait_info, user_contexts, 40);
 PLACE(memwait_info, max_user_owners, 48);
 PLACE(memwait_info, user_owners, 56);
 
-/* The part of struct memwait_info that a caller of the first version knows. */
+/* The size of the part of struct memwait_info that a caller of the first version knows. */
 #define INFO_LEAST	32
 
 SAME(MEMWAIT_OK, 0);
@@ -184,7 +184,7 @@ MEMWAIT_TEST(info_reports_features_and_limits)
 	struct utsname name;
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
-	/* The kernel may be 64-bit although this program is 32-bit; uname(2) shows which. */
+	/* A 32-bit program may run on a 64-bit kernel; uname(2) shows which kernel it is. */
 	ASSERT_EQ(0, uname(&name));
 	EXPECT_EQ(!!strstr(name.machine, "64"), !!(info.features & MEMWAIT_FEATURE_WAIT_U64));
 	EXPECT_LT(0, info.max_user_waits);

@@ -5,12 +5,12 @@
 
 #include "several_test.h"
 
-#define SMALL	8	/* words: the most for which the kernel allocates no memory */
+#define SMALL	8	/* the largest number of words for which the kernel allocates no memory */
 #define MOST	MEMWAIT_GROUP_MAX
 
 static const uint32_t group_sizes[] = { 1, 2, SMALL, SMALL + 1, MOST };
 
-/* Returns whether no waiter waits for any of n words. */
+/* Returns whether none of the n words has a waiter. */
 static inline bool nobody(int fd, const struct memwait_wait *waits, uint32_t n)
 {
 	uint32_t i;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R2, R3, R10: every kind of invalid argument, in every ioctl. A call that is refused has done
- * nothing: its argument is unchanged, existing waiters still wait, and no waiter was added.
+ * R2, R3, R10: every kind of invalid argument, in every ioctl. A call that is refused has no
+ * effect: its argument is unchanged, existing waiters still wait, and no waiter was added.
  */
 #include <stddef.h>
 
 #include "any_test.h"
 
-/* The argument of an ioctl, with room for a longer struct, and the arrays that it points to. */
+/* The argument of an ioctl, with room for a longer struct, and the arrays to which it points. */
 struct block {
 	union {
 		struct memwait_wait wait;
@@ -29,7 +29,9 @@ struct block {
 #define AT(member)	offsetof(struct block, member)
 #define LONGER		32	/* bytes that later versions may add */
 
-/* A word in the arguments: the offsets of its address and its flags, and its valid flags. */
+/*
+ * A word in the arguments: the offset of its address, the offset of its flags, and its valid flags.
+ */
 struct word {
 	size_t addr, flags;
 	uint32_t known;
@@ -40,16 +42,16 @@ FIXTURE_VARIANT(memwait)
 {
 	unsigned long cmd;
 	/*
-	 * Writes valid arguments. Word @a has a waiter and is 0; no other word has a waiter or is
-	 * 0.
+	 * Writes valid arguments. Word @a has a waiter and its value is 0. No other word has a
+	 * waiter or the value 0.
 	 */
 	void (*fill)(struct block *block, uint32_t *a, uint32_t *b, uint64_t id);
-	int result;			/* of a call with valid arguments */
+	int result;			/* result of a call with valid arguments */
 	struct word words[2];
 	size_t flags;			/* offset of the flags of the call itself */
 	uint32_t known_flags;
 	size_t reserved[4];
-	size_t results[2];		/* outputs, which may be zeroed when a word is refused */
+	size_t results[2];		/* outputs; zeroed or not if a word is refused */
 };
 
 #define FILL(name)									\
@@ -170,7 +172,7 @@ FIXTURE_VARIANT_ADD(memwait, requeue)
 	.results = { AT(requeue.woken), AT(requeue.moved) },
 };
 
-/* A call with valid arguments that has nothing to do. */
+/* A call with valid arguments that has no waiter to wake or move. */
 FILL(fill_requeue_none)
 {
 	fill_requeue(block, a, b, id);
@@ -291,7 +293,7 @@ static void begin(struct calls *c)
 	mw_notify(c->fd, c->a, MEMWAIT_ALL, U32);
 	mw_notify(c->fd, c->b + 1, MEMWAIT_ALL, U32);
 	mw_read(c->fd, done, 4);
-	memset(c->a, 1, 64);	/* no waiter expects this, in any size */
+	memset(c->a, 1, 64);	/* no waiter expects this value, in any size */
 	*c->a = 0;
 	memset(c->block, 0, sizeof(*c->block));
 	if (mw_async(c->fd, c->a, 0, FOREVER, U32, 1, &id) != MEMWAIT_PENDING)
@@ -318,7 +320,7 @@ static void refuse(struct __test_metadata *_metadata, struct calls *c, unsigned 
 	struct block was = *c->block;
 	int i;
 
-	/* The kernel writes the results of an entry unless it never examined the entry. */
+	/* The kernel writes the results of each entry that it has examined. */
 	if (cmd == MEMWAIT_IOC_WAIT_ASYNC) {
 		was.entry.id = 0;
 		was.entry.result = error;
@@ -411,7 +413,10 @@ MEMWAIT_TEST(R3_misaligned_words_are_einval)
 	}
 }
 
-/* NOTIFY_MANY and WAIT_ASYNC process their words one by one, so here each has one word. */
+/*
+ * NOTIFY_MANY and WAIT_ASYNC process their words one after another, so these calls have one word
+ * here.
+ */
 MEMWAIT_TEST(R2_arguments_of_all_words_come_before_access_to_any)
 {
 	const struct word *bad, *word;
@@ -444,9 +449,7 @@ MEMWAIT_TEST(R2_unmapped_words_are_efault)
 			begin_with(&c, word, addresses[i], U32);
 			REFUSE(-EFAULT, "address", addresses[i]);
 			begin_with(&c, word, addresses[i], U32 | MEMWAIT_PRIVATE);
-			/*
-			 * With PRIVATE the word is not looked up, so a bad address is not detected.
-			 */
+			/* A PRIVATE word is not looked up, so a bad address is not detected. */
 			if (word->use == IS_READ || i >= 3)
 				REFUSE(-EFAULT, "private address", addresses[i]);
 			else
@@ -472,7 +475,8 @@ MEMWAIT_TEST(R10_words_of_devices_are_refused)
 }
 
 /*
- * The call fails before it has done or checked anything, including whether it would have to wait.
+ * The call fails before it has any effect and before it makes any check, including whether it would
+ * have to wait.
  */
 MEMWAIT_TEST(R2_structs_that_cannot_be_written_are_efault)
 {

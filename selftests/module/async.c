@@ -80,7 +80,7 @@ MEMWAIT_TEST(R18_a_bad_entry_ends_the_batch)
 			EXPECT_EQ(MEMWAIT_PENDING, e[i].result);
 			EXPECT_EQ(0, mw_cancel(self->fd, e[i].id));
 		}
-		/* Later entries were not examined. */
+		/* The kernel has not examined the later entries. */
 		for (i = bad + 1; i < 4; i++)
 			EXPECT_EQ(0x0ccccccc, e[i].result);
 	}
@@ -169,7 +169,10 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 {
 	int fds[40], i, j;
 
-	/* More contexts than one notify can collect for its final wake-ups, each with two waits. */
+	/*
+	 * There are more contexts than one notify can collect for its final wake-ups, and each has
+	 * two waits.
+	 */
 	for (i = 0; i < 40; i++) {
 		fds[i] = open_device(O_NONBLOCK);
 	}
@@ -203,7 +206,9 @@ static void *notify_hard(void *arg)
 	return NULL;
 }
 
-/* R5, R19: each wait ends once, by notify, deadline or cancel, and each notify counts one OK. */
+/*
+ * R5, R19: each wait ends once, by a notify, its deadline or a cancel. Each notify counts one OK.
+ */
 MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
 {
 	struct arming a[2] = { 0 };
@@ -316,8 +321,8 @@ static void *arm_many(void *arg)
 }
 
 /*
- * Waits belong to the context: they outlive the threads that armed them, and any thread may end
- * them.
+ * Waits belong to the context: they continue when the threads that armed them end, and any thread
+ * may end them.
  */
 MEMWAIT_TEST(R19_threads_arm_in_one_context)
 {
@@ -352,7 +357,10 @@ struct collector {
 	struct memwait_completion done[20000];
 };
 
-/* Notifies and reads as soon as anything is there, and at the end reads the rest. */
+/*
+ * Notifies all waiters and reads the completions, again and again; once more after *stop has been
+ * set.
+ */
 static void *collect(void *arg)
 {
 	struct collector *c = arg;
@@ -368,7 +376,10 @@ static void *collect(void *arg)
 	return NULL;
 }
 
-/* A wait may complete, and its completion be read, before the call that armed it has returned. */
+/*
+ * A wait may complete, and its completion may be read, before the call that armed the wait has
+ * returned.
+ */
 MEMWAIT_TEST(R19_completions_are_read_while_the_batch_is_armed)
 {
 	static struct collector c;

@@ -41,7 +41,7 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 	uint64_t ms = 500, base, id;
 	int i, pending, cancelled;
 
-	/* Retries with later deadlines until none has passed when all waits are armed. */
+	/* Retries with later deadlines until no deadline has passed when all waits are armed. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -50,7 +50,7 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 		for (i = 0; i < 50; i++)
 			pending += mw_async(self->fd, self->word + i % 5, 0, base + i * 29 % 50,
 					    U32, i * 29 % 50, NULL) == MEMWAIT_PENDING;
-		/* A cancelled wait and a wait without a deadline must not disturb the others. */
+		/* A cancelled wait and a wait without a deadline must not affect the others. */
 		pending += mw_async(self->fd, self->word, 0, base - 1, U32, 99, &id) ==
 			   MEMWAIT_PENDING;
 		cancelled = !mw_cancel(self->fd, id);
@@ -105,7 +105,7 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
 }
 
-/* read(2) ends overdue waits: as many as fit in the buffer; the next read ends the others. */
+/* read(2) ends as many overdue waits as fit in its buffer. The next read ends the others. */
 MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -113,7 +113,10 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	uint64_t ms, deadline;
 	int i, armed = 0, n;
 
-	/* In the order of their deadlines. No deadline may have passed when its wait is armed. */
+	/*
+	 * The waits are armed in the order of their deadlines. No deadline may have passed when its
+	 * wait is armed.
+	 */
 	for (ms = 5; armed < 5; ms *= 2) {
 		ASSERT_TRUE(renew(&self->fd));
 		deadline = in_ms(ms);
@@ -125,7 +128,7 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	}
 	pfd.fd = self->fd;
 	ASSERT_EQ(1, poll(&pfd, 1, -1));
-	usleep(20000);		/* until all have passed; a reader may take longer to get here */
+	usleep(20000);		/* all deadlines pass; a reader may take longer to get here */
 	EXPECT_EQ(5, mw_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 	for (i = 0; i < 5; i += n) {
@@ -142,7 +145,7 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 5));
 }
 
-/* An overdue wait, read or not, takes no notify from the waiters behind it. */
+/* An overdue wait, even if it was not read, takes no notify from the waiters behind it. */
 MEMWAIT_TEST(R30_a_notify_passes_over_overdue_waits)
 {
 	int fd = memwait_open(O_NONBLOCK), group;
@@ -182,7 +185,9 @@ MEMWAIT_TEST(R4_equal_async_deadlines_all_expire)
 	unsigned char seen[100] = { 0 };
 	int i, n, pending, count = 0;
 
-	/* Retries with a later deadline until it has not passed when all waits are armed. */
+	/*
+	 * Retries with a later deadline until the deadline has not passed when all waits are armed.
+	 */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -206,7 +211,7 @@ MEMWAIT_TEST(R4_equal_async_deadlines_all_expire)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
-/* Deadlines so close together that the kernel might expire them together. */
+/* The deadlines are so close together that the kernel might expire them together. */
 #define CLOSE_WAITS	1000
 #define APART_NS	50000
 
@@ -251,7 +256,7 @@ MEMWAIT_TEST(R4_far_async_deadlines_do_not_expire)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, far[i / 2],
 						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
 						    NULL));
-	/* Far deadlines neither delay a near one nor expire with it. */
+	/* Far deadlines do not delay a near deadline, and do not expire with it. */
 	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 99, NULL));
 	EXPECT_EQ(1, await_completions(self->fd, done, 2));
 	EXPECT_EQ(99, done[0].user_data);
@@ -265,7 +270,7 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_follow_a_clock_step_back)
 	struct pollfd pfd;
 	struct timespec ts;
 
-	/* Retries with a later deadline until it had not passed before the clock step. */
+	/* Retries with a later deadline until the deadline has not passed before the clock step. */
 	for (;;) {
 		ms *= 2;
 		ASSERT_TRUE(renew(&self->fd));
@@ -295,7 +300,8 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_follow_a_clock_step_back)
 #define BUSY	16
 
 /*
- * A context in which more waits are always complete than a read returns; a deadline is still met.
+ * In this context more waits are always complete than a read returns. The deadline must still be
+ * met.
  */
 MEMWAIT_TEST(R19_continuous_completions_delay_no_deadline)
 {

@@ -5,7 +5,9 @@
 
 #include "../memwait_fixture.h"
 
-/* Arms a wait for 0 with a near deadline. Doubles the time while it has already passed. */
+/*
+ * Arms a wait for 0 with a near deadline. Retries with twice the time if the deadline has passed.
+ */
 static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uint64_t user_data,
 			     uint64_t *id)
 {
@@ -45,7 +47,7 @@ static inline void reader_start(struct reader *reader, int fd)
 	runner_await_asleep(&reader->runner);
 }
 
-/* Replaces a context by a new one. Returns whether the new one could be opened. */
+/* Replaces a context by a new context. Returns whether the new context could be opened. */
 static inline bool renew(int *fd)
 {
 	close(*fd);

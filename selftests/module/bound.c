@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bound contexts end with their process, or when it has closed them, even while another process has
- * a copy of the descriptor.
+ * A bound context ends with its process, or when the process has closed it, even while another
+ * process has a copy of the descriptor.
  */
 #include "async_test.h"
 #include <sys/epoll.h>
@@ -28,7 +28,7 @@ static void await(const int *flag)
 	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE));
 }
 
-/* How the process that has bound the context ends (CLOSES_IT: how it drops the context). */
+/* How the process that has bound the context ends. CLOSES_IT: the process closes the context. */
 enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, LAST_THREAD_EXITS, CLOSES_IT, ENDS };
 
 static void *execute(void *arg)
@@ -101,7 +101,7 @@ static pid_t start_maker(struct shared *shared, int fd, int how)
 	_exit(0);
 }
 
-/* Another process can query the context and its id, but neither arm, cancel nor read. */
+/* Another process can query the context and its id, but can neither arm, cancel nor read. */
 static void expect_refused(struct __test_metadata *_metadata, int fd, struct shared *shared)
 {
 	struct memwait_completion done[4];
@@ -113,7 +113,7 @@ static void expect_refused(struct __test_metadata *_metadata, int fd, struct sha
 	EXPECT_EQ(-EPERM, mw_owner(fd, BIND, NULL));
 	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, &id));
 	EXPECT_EQ(shared->id, id);
-	/* Calls that need no state of the context still work. */
+	/* Calls that need no state of the context still succeed. */
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(fd, &shared->pending, 1, FOREVER, U32));
 	EXPECT_EQ(0, mw_notify(fd, &shared->id, 1, U32));
 }
@@ -243,7 +243,9 @@ MEMWAIT_TEST(L10_waits_have_ended_after_waitpid)
 	}
 }
 
-/* The id of the context dies with it: a waiter that named it as the owner gets OWNER_DIED. */
+/*
+ * The id of the context dies with the process: a waiter that named it as the owner gets OWNER_DIED.
+ */
 MEMWAIT_TEST(L10_the_id_of_a_bound_context_dies_with_its_process)
 {
 	struct shared *shared = (void *)self->shared;
@@ -287,9 +289,8 @@ static int use_by_vfork(void *arg)
 }
 
 /*
- * The context outlives threads and children of its process, even children that share memory or
- * descriptors. It belongs to its process alone, even if another process shares the descriptor
- * table.
+ * The context outlives the threads and children of its process, even children that share memory or
+ * descriptors. It belongs only to its process, even if another process shares the descriptor table.
  */
 MEMWAIT_TEST(L10_R35_a_bound_context_outlives_threads_and_children)
 {
@@ -355,7 +356,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 	}
 	pid = fork_child();
 	if (!pid) {
-		/* Closing descriptors in this child must have no effect. */
+		/* In this child, close() must have no effect on the context. */
 		close(fd);
 		for (i = 0; i < (int)ARRAY_SIZE(fds) - 1; i++)
 			close(fds[i]);
@@ -415,7 +416,8 @@ MEMWAIT_TEST(L10_exec_passes_a_bound_context_to_the_new_program)
 }
 
 /*
- * As with other files, a call in progress completes after another thread has closed the descriptor.
+ * As with other files, a call in progress completes even if another thread has closed the
+ * descriptor.
  */
 MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 {
@@ -460,7 +462,9 @@ struct caller {
 ADAPTER(arm_one, struct caller *caller, mw_arm(caller->fd, caller->word, 1))
 ADAPTER(bind_one, struct caller *caller, mw_owner(caller->fd, BIND, NULL))
 
-/* Close races with bind or arm: whichever comes first, nothing is armed or bound afterwards. */
+/*
+ * A close races with a bind or with arming. In either order, nothing is armed or bound afterwards.
+ */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 {
 	struct shared *shared = (void *)self->shared;
@@ -493,7 +497,9 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 	TH_LOG("%d of %d calls came before the close", times, RACES);
 }
 
-/* A context that was used cannot be bound, because a user may still be within such a call. */
+/*
+ * A context that was used cannot be bound, because another process may still be within such a call.
+ */
 MEMWAIT_TEST(L10_a_used_context_cannot_be_bound)
 {
 	struct memwait_completion done;
@@ -526,7 +532,7 @@ MEMWAIT_TEST(L10_a_used_context_cannot_be_bound)
 	EXPECT_EQ(-EINVAL, mw_owner(self->fd, MEMWAIT_OWNER_EXIT | MEMWAIT_OWNER_BIND, NULL));
 }
 
-/* Each context has an id; the process itself needs none. */
+/* Each context has an id; the process itself needs no id. */
 MEMWAIT_TEST(L10_bound_contexts_count_until_their_process_closes_them)
 {
 	uint64_t before = mw_user_owners(self->fd);
@@ -545,13 +551,13 @@ MEMWAIT_TEST(L10_bound_contexts_count_until_their_process_closes_them)
 }
 
 /*
- * fdinfo of a context is read while the context ends. The reader is preempted at any point, and
+ * The reader reads fdinfo of a context while the context ends. It is preempted at any point, and
  * continues after everything has ended and the memory of the id was freed.
  */
 #define READS	LOAD(40, 8)
 
 struct fdinfo_reader {
-	int fd;			/* the file in fdinfo */
+	int fd;			/* the context's file in fdinfo */
 	int stop;
 	long reads;
 	int failed;
@@ -575,7 +581,7 @@ struct preempter {
 	int go, stop, failed;
 };
 
-/* Preempts every other task on that processor from when it may until it must stop. */
+/* Preempts every other task on that processor, from @go until @stop is set. */
 static void *preempt(void *arg)
 {
 	struct sched_param first = { .sched_priority = 10 };
@@ -630,7 +636,7 @@ MEMWAIT_TEST(L10_fdinfo_of_a_bound_context_is_read_while_it_ends)
 		usleep(1000);
 		kill_child(pid);
 		sleep_until(mw_user_owners(self->fd) <= before);
-		/* The kernel delays the freeing for seconds unless it is short of memory. */
+		/* The kernel delays the freeing for seconds unless memory is scarce. */
 		EXPECT_EQ(0, write_number("/proc/sys/vm/drop_caches", 2));
 		usleep(200000);
 		set_flag(&preempter.stop);
@@ -647,8 +653,8 @@ MEMWAIT_TEST(L10_fdinfo_of_a_bound_context_is_read_while_it_ends)
 #define WAITS	300
 
 /*
- * The last close races with the end of the context, at every point of it. The process is killed,
- * also while it closes its own copy.
+ * The last close races with the end of the context, at every point of it. The process may be killed
+ * while it closes its own copy.
  */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 {
@@ -710,7 +716,7 @@ static void *bind_all(void *arg)
 
 	pthread_barrier_wait(&binder->all->start);
 	for (i = 0; i < CONTEXTS; i++) {
-		/* This open may be both the first and the last of the process. */
+		/* This context may be both the first and the last that the process opens. */
 		int fd = memwait_open(O_NONBLOCK);
 
 		if (fd < 0 || mw_owner(fd, BIND, NULL))
@@ -723,8 +729,8 @@ static void *bind_all(void *arg)
 }
 
 /*
- * Several threads bind at the same time, each as the first of their process: all the contexts still
- * belong to that one process.
+ * Several threads bind contexts at the same time, and each may be the first thread of the process
+ * to do so. All contexts must belong to this process.
  */
 MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 {
@@ -762,8 +768,8 @@ MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 				struct pollfd pfd = { .fd = all.fds[i][j] };
 
 				/*
-				 * Immediately: the parent knows by waitpid(2) that the process is
-				 * dead.
+				 * poll() does not wait: when waitpid(2) has returned, the process
+				 * is dead.
 				 */
 				EXPECT_EQ(1, poll(&pfd, 1, 0));
 				EXPECT_EQ(POLLERR | POLLHUP, pfd.revents);
@@ -785,7 +791,7 @@ static void spin_for(unsigned int turns)
 		__asm__ volatile("" ::: "memory");
 }
 
-/* Uses each new context immediately. A round of 0 ends the thread. */
+/* Uses each new context immediately. Round 0 ends the thread. */
 static void *use_first(void *arg)
 {
 	struct first_user *user = arg;
@@ -802,7 +808,9 @@ static void *use_first(void *arg)
 	}
 }
 
-/* Whether the bind or the first use comes first, the context is either bound or usable by all. */
+/*
+ * The bind races with the first use. In either order, the context is either bound or usable by all.
+ */
 MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 {
 	struct first_user user = { .round = 0 };
@@ -839,7 +847,7 @@ MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 struct storm {
 	struct shared *shared;
 	int fds[STORM_CONTEXTS];
-	int stop;		/* of watch() */
+	int stop;		/* ends watch() */
 	uint64_t seed;
 };
 
@@ -907,7 +915,7 @@ static void run_storm(struct storm *storm)
 	_exit(0);
 }
 
-/* Reads fdinfo of the contexts, and the list of all waiters, all the time. */
+/* Repeatedly reads fdinfo of the contexts and the list of all waiters. */
 static void *watch(void *arg)
 {
 	struct storm *storm = arg;
@@ -929,7 +937,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* However the process ends, and whichever process closes descriptors: each notify arrives once. */
+/* Each notify arrives once, however the process ends and whichever process closes descriptors. */
 MEMWAIT_TEST(L10_contexts_are_bound_passed_and_closed_at_random)
 {
 	struct shared *shared = (void *)self->shared;

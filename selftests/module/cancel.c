@@ -58,7 +58,7 @@ static void *read_each_round(void *arg)
 
 /*
  * A wait has a completion if and only if CANCEL fails with ENOENT, even while another thread ends
- * overdue waits: the reader begins with the first wait and the canceller with the last one.
+ * overdue waits. The reader begins with the first wait, the canceller with the last.
  */
 MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 {
@@ -121,7 +121,10 @@ MEMWAIT_TEST(R23_ids_that_never_existed_are_enoent)
 	close(other);
 }
 
-/* An id is not reused however often the memory of a wait is. The first and the last wait stay. */
+/*
+ * An id is not reused, however often the memory of a wait is reused. The first and the last wait
+ * stay.
+ */
 MEMWAIT_TEST(R18_an_id_is_not_reused)
 {
 	enum { TIMES = 2000 };
@@ -150,9 +153,9 @@ MEMWAIT_TEST(R18_an_id_is_not_reused)
 }
 
 #define CANCELLERS		4
-#define EACH		1500	/* together they are more than the table of a context caches */
+#define EACH		1500	/* waits; together they exceed the table that a context caches */
 
-/* A thread that arms and cancels waits on its own words concurrently with the others. */
+/* A thread that arms and cancels waits on its own words, concurrently with the other threads. */
 struct canceller {
 	pthread_t thread;
 	pthread_barrier_t *all_armed;
@@ -175,7 +178,7 @@ static void *arm_and_cancel(void *arg)
 			canceller->wrong += entries[i].result != MEMWAIT_PENDING;
 			canceller->wrong += round && mw_cancel(canceller->fd, old[i]) != -ENOENT;
 		}
-		/* The table becomes unused, and the first thread to finish uses it again. */
+		/* The table becomes unused, and the first thread that finishes uses it again. */
 		pthread_barrier_wait(canceller->all_armed);
 		for (i = 0; i < EACH; i++) {
 			old[i] = entries[i].id;
@@ -214,10 +217,10 @@ MEMWAIT_TEST(R23_many_waits_are_armed_and_cancelled_concurrently)
 	munmap(words, size);
 }
 
-/* More than the ended waits of either kind that a context caches. */
+/* More than the number of ended waits that a context caches, of either kind. */
 #define PLACES	600
 
-/* Waits that reuse memory are new waits, however the earlier waits have ended. */
+/* A wait that reuses the memory of another is a new wait, however the earlier wait has ended. */
 MEMWAIT_TEST(R23_a_wait_that_reuses_the_memory_of_another)
 {
 	uint64_t ids[PLACES], before[PLACES] = {};
@@ -260,7 +263,7 @@ MEMWAIT_TEST(R23_a_wait_that_reuses_the_memory_of_another)
 	}
 }
 
-/* An overdue, unread wait can be cancelled: no completion comes. */
+/* A wait that is overdue but was not read can be cancelled: there is no completion. */
 MEMWAIT_TEST(R23_cancel_of_an_overdue_wait)
 {
 	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };

@@ -2,14 +2,14 @@
 /* R24: many waits at the limit of a memory cgroup. */
 #include "load_test.h"
 
-#define SINGLES		65536	/* more than fit into the cgroup, of either kind */
+#define SINGLES		65536	/* of either kind, more than fit into the cgroup */
 #define GROUPS		512
-#define RELEASED	10	/* waits that are notified; as many are cancelled */
+#define RELEASED	10	/* number of notified waits, and of cancelled waits */
 
 /*
  * The results of a child in a cgroup. All this memory is touched before the limit is set, because a
- * page fault beyond the limit kills. The child therefore only records results, and the parent
- * checks.
+ * page fault that exceeds the limit kills the process. Therefore the child only records results,
+ * and the parent checks them.
  */
 struct confined {
 	struct memwait_wait waits[GROUPS * MEMWAIT_GROUP_MAX];
@@ -58,7 +58,7 @@ static int confined_waiters(struct confined *c, int fd, int from, int to)
 	return sum;
 }
 
-/* Notifies a group by its last word. */
+/* Notifies a group through its last word. */
 static int confined_notify(struct confined *c, int fd, int i)
 {
 	return mw_notify(fd, &c->words[(i + 1) * c->words_each - 1], 1, U32);
@@ -73,7 +73,7 @@ static void confined_main(struct confined *c)
 	c->user_waits = mw_user_waits(fd);
 	if (max < 0 || fd < 0 || enter_cgroup() || mlockall(MCL_CURRENT))
 		_exit(1);
-	/* Touches errno, which is memory too. */
+	/* This also touches the memory of errno. */
 	if (mw_read(fd, c->done, 1) != -EAGAIN)
 		_exit(2);
 	snprintf(limit, sizeof(limit), "%ld", read_number(CGROUP "/memory.current") + c->room);
@@ -91,7 +91,7 @@ static void confined_main(struct confined *c)
 	c->wait = mw_wait(fd, &c->words[0], 0, in_ms(1), U32);
 	c->notify_nobody = mw_notify(fd, &c->own[1], 1, U32);
 
-	/* Calls that need memory of the cgroup fail, and no process is killed for it. */
+	/* Calls that need memory of the cgroup fail, and no process is killed because of them. */
 	members(waits, c->words, MEMWAIT_GROUP_MAX);
 	c->wait_alone = mw_wait(fd, &c->own[0], 0, in_ms(1), U32);
 	c->wait_large = mw_wait_any(fd, waits, MEMWAIT_GROUP_MAX, in_ms(1), 0, NULL);
@@ -111,14 +111,14 @@ static void confined_main(struct confined *c)
 	}
 	c->after_release = mw_user_waits(fd);
 
-	/* Freed memory may return to the cgroup a little later. */
+	/* The cgroup may get freed memory back a little later. */
 	while (c->rearmed < RELEASED) {
 		ret = mw_batch(fd, c->again + c->rearmed, RELEASED - c->rearmed);
 		if (ret < 0 && ret != -ENOMEM)
 			_exit(5);
 		c->rearmed += ret < 0 ? 0 : ret;
 	}
-	/* The cgroup becomes full again, if not immediately. */
+	/* The cgroup becomes full again, possibly after further waits. */
 	c->rest = mw_batch(fd, c->again + c->armed, c->count - c->armed);
 	if (c->rest >= c->count - c->armed)
 		_exit(6);
@@ -176,7 +176,10 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, c->wait);
 	EXPECT_EQ(0, c->notify_nobody);
-	/* Unless some memory was freed in the meantime, as a memory checker may do. */
+	/*
+	 * The call may succeed if memory was freed in the meantime, for example by a memory
+	 * checker.
+	 */
 	EXPECT_TRUE(c->wait_alone == -ENOMEM || c->wait_alone == MEMWAIT_TIMED_OUT);
 	EXPECT_TRUE(c->wait_large == -ENOMEM || c->wait_large == MEMWAIT_TIMED_OUT);
 	EXPECT_TRUE(c->requeue == -ENOMEM || !c->requeue);

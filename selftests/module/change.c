@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Change and notify: the operations, refused arguments, and that no signal comes in between. */
+/*
+ * Change and notify: the operations, the refused arguments, and that no signal comes between the
+ * change and the notify.
+ */
 #include "fault_test.h"
 #include <sys/time.h>
 
@@ -152,7 +155,7 @@ MEMWAIT_TEST(R38_faults_pages_in)
 	uint32_t old;
 	pid_t pid;
 
-	/* The page does not exist yet; later it is shared copy-on-write with a child. */
+	/* The page does not exist yet. Later it is shared copy-on-write with a child. */
 	EXPECT_EQ(0, mw_change(self->fd, copy, MEMWAIT_CHANGE_OR, 6, 1, &old));
 	EXPECT_EQ(0, old);
 	pid = fork_child();
@@ -258,7 +261,7 @@ MEMWAIT_TEST(R38_is_atomic)
 struct follower {
 	int fd;
 	uint32_t *word;
-	uint32_t expected;	/* the value whose change it awaits */
+	uint32_t expected;	/* the value that the word has before the awaited change */
 	int stop;
 	long slept;
 };
@@ -278,7 +281,7 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-/* A process is killed while it posts. Whatever it had changed by then has also been notified. */
+/* A process is killed while it posts. Everything that it had changed has also been notified. */
 MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 {
 	struct follower f = { .fd = self->fd, .word = self->shared };
@@ -295,7 +298,7 @@ MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 			for (;;)
 				mw_change(self->fd, self->shared, MEMWAIT_CHANGE_ADD, 1, 1, NULL);
 		}
-		/* The delay grows, in case it takes that long until the process posts. */
+		/* The delay grows, because the process may need that long until it posts. */
 		pause.tv_nsec = next_random(&random) % (500000 + i / 200 * 500000 % 100000000);
 		nanosleep(&pause, NULL);
 		kill_child(pid);
@@ -307,9 +310,12 @@ MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 	pthread_join(thread, NULL);
 }
 
-#define STEPS_WAITS	500	/* a notify of so many takes several steps */
+#define STEPS_WAITS	500	/* number of waits that a notify needs several steps for */
 
-/* A process is killed while it notifies many waiters: it changed nothing, or it notifies all. */
+/*
+ * A process is killed while it notifies many waiters. Either it has changed nothing, or it notifies
+ * all.
+ */
 MEMWAIT_TEST(R38_no_kill_comes_between_two_steps)
 {
 	static struct memwait_async entries[STEPS_WAITS];
@@ -359,7 +365,7 @@ static void count_signal(int sig)
 	handled++;
 }
 
-/* A signal that is always pending does not cut the notify short. */
+/* A signal that is always pending does not end the notify early. */
 MEMWAIT_TEST(R38_no_signal_comes_between_two_steps)
 {
 	struct sigaction action = { .sa_handler = count_signal }, before;
@@ -380,7 +386,7 @@ MEMWAIT_TEST(R38_no_signal_comes_between_two_steps)
 	sigaction(SIGALRM, &before, NULL);
 }
 
-/* Waiters are served in their order; the word is changed only when there is no waiter. */
+/* Waiters are notified in their order. The word is changed only if there is no waiter. */
 MEMWAIT_TEST(R38_if_none_woken_notifies_waiters_first)
 {
 	struct waiter w[3];
@@ -448,7 +454,7 @@ struct taker {
 	pthread_t thread;
 	int fd;
 	uint32_t *word;
-	int kind;		/* waits forever, for 20 us, or also for the second word */
+	int kind;		/* 0: waits forever, 1: for 20 us, 2: also for the second word */
 	long taken;
 };
 
@@ -489,9 +495,9 @@ static void *take_often(void *arg)
 }
 
 /*
- * Every post is consumed exactly once or remains in the word, and no thread sleeps while something
- * remains. Groups are also notified by their other word, so that a post meets waiters which have
- * just been woken there.
+ * Every post is consumed exactly once or remains in the word, and no thread sleeps while a post
+ * remains. Groups are also notified through their other word, so that a post reaches waiters that
+ * were woken there just before.
  */
 MEMWAIT_TEST(R38_if_none_woken_loses_nothing)
 {
@@ -513,7 +519,7 @@ MEMWAIT_TEST(R38_if_none_woken_loses_nothing)
 		if (i % 3 == 0)
 			mw_notify(self->fd, word + 1, 1, U32);
 	}
-	/* Either all threads sleep and nothing remains, or one is about to take it. */
+	/* Either all threads sleep and no post remains, or a thread is about to take the post. */
 	spin_until(!__atomic_load_n(word, __ATOMIC_ACQUIRE));
 	__atomic_store_n(word + 2, 1, __ATOMIC_RELEASE);
 	posted += mw_notify(self->fd, word, MEMWAIT_ALL, U32);

@@ -7,16 +7,16 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* The namespaces that engines give a container. Another test covers the user namespace. */
+/* The namespaces that engines create for a container. Another test covers the user namespace. */
 #define NAMESPACES	(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS | \
 			 CLONE_NEWCGROUP)
 #define NOBODY		65534
 
-/* Exit statuses of the first process in the container, in addition to its error numbers. */
+/* Exit statuses of the first process in the container. Other statuses are error numbers. */
 #define NO_DEVICE	10
 #define BROKEN		20
 
-/* Like the default profile of container engines: no io_uring, no new namespaces. */
+/* Like the default profile of container engines, forbids io_uring and new namespaces. */
 static int deny(void)
 {
 	static const unsigned int denied[] = { SYS_io_uring_setup, SYS_io_uring_enter,
@@ -39,7 +39,7 @@ static int deny(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* Changes root to an empty directory that has, if requested, only the device. */
+/* Changes the root to an empty directory, which contains only the device if @device is set. */
 static int enter_root(bool device)
 {
 	char root[] = "/tmp/container-XXXXXX", path[64];
@@ -61,7 +61,7 @@ static int enter_root(bool device)
 }
 
 /*
- * The first process in the container: waits for two words of the file, by a call and by poll(2),
+ * The first process in the container. It waits for two words of the file, by a call and by poll(2),
  * and notifies the third word.
  */
 static int live_inside(int memory, long page)
@@ -87,7 +87,9 @@ static int live_inside(int memory, long page)
 	return mw_notify(fd, &words[2], 1, U32) == 1 ? 0 : BROKEN + 5;
 }
 
-/* Forks the container. The exit status of its first process becomes that of the child. */
+/*
+ * Forks the container. The exit status of the child is that of the first process in the container.
+ */
 static pid_t start_container(int memory, long page, bool device)
 {
 	pid_t pid = fork(), first;
@@ -121,7 +123,9 @@ MEMWAIT_TEST(R8_a_container_and_its_host_share_words_of_a_file)
 	waiter_start(&w);
 
 	pid = start_container(memory, self->page, true);
-	/* If the child has failed, it is not a waiter; do not wait for it. */
+	/*
+	 * If the child has failed, it is not a waiter. In this case the test does not wait for it.
+	 */
 	sleep_until(mw_waiters(self->fd, words, U32) == 1 || waitpid(pid, NULL, WNOHANG));
 	ASSERT_EQ(1, mw_waiters(self->fd, words, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, &words[0], MEMWAIT_ALL, U32));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R31: counts when two calls race, and whose counts INFO shows. */
+/* R31: the counts when two calls race, and the user whose counts INFO shows. */
 #include <linux/userfaultfd.h>
 
 #include "limits_test.h"
@@ -10,11 +10,11 @@
 #define ROUNDS		SOME_OF(3000)
 
 struct meeting {
-	int arrived;		/* how many times a thread has arrived */
+	int arrived;		/* how often a thread has arrived */
 	int wrong;
 };
 
-/* Waits until the other thread has arrived as often, so that both run. */
+/* Waits until the other thread has arrived as often as this thread, so that both run. */
 static void meet(struct meeting *m)
 {
 	int both = (__atomic_fetch_add(&m->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
@@ -43,7 +43,7 @@ static void open_at_once(struct meeting *m, bool stays)
 			close(fd);
 		meet(m);
 		if (stays) {
-			/* The user is still the same to the kernel. */
+			/* To the kernel, the user is still the same. */
 			another = memwait_open(0);
 			count_wrong(m, mw_user_contexts(another) != 2);
 			close(another);
@@ -54,7 +54,7 @@ static void open_at_once(struct meeting *m, bool stays)
 }
 
 /*
- * The record of a user exists from the first open context to the last: two simultaneous first opens
+ * The record of a user exists from the first open context to the last. Two simultaneous first opens
  * create one record.
  */
 MEMWAIT_TEST(R31_two_simultaneous_first_opens_create_one_user)
@@ -75,7 +75,10 @@ MEMWAIT_TEST(R31_two_simultaneous_first_opens_create_one_user)
 	EXPECT_EQ(0, m->wrong);
 }
 
-/* A thread that arms a wait whose result goes to a page that is write-protected for now. */
+/*
+ * A thread that arms a wait whose result must be written to a page that is write-protected at
+ * first.
+ */
 struct slow_entry {
 	struct memwait_async *entry;
 	int fd, result;
@@ -156,7 +159,7 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 }
 
 /*
- * The wait that created the pin ends while another wait is being armed, which creates its own pin.
+ * The wait that created the pin ends while another wait, which creates its own pin, is being armed.
  */
 MEMWAIT_TEST(R31_a_pin_ends_while_another_wait_is_being_armed)
 {
@@ -172,7 +175,7 @@ MEMWAIT_TEST(R31_a_pin_ends_while_another_wait_is_being_armed)
 }
 
 /*
- * A group whose last word is the result field of its own entry. The word therefore differs once the
+ * A group whose last word is the result field of its own entry. Therefore the word differs once the
  * result is written.
  */
 struct refused_group {
@@ -254,8 +257,8 @@ MEMWAIT_TEST(R31_info_reports_the_user_that_opened_the_context)
 		if (mw_fdinfo(fd, "pending") || mw_fdinfo(fd, "pins"))
 			_exit(4);
 		/*
-		 * A wait that another user arms there is charged to the user that opened the
-		 * context.
+		 * If another user arms a wait in the context, it is charged to the user that opened
+		 * the context.
 		 */
 		if (mw_arm(self->fd, self->shared, 3) != MEMWAIT_PENDING)
 			_exit(5);

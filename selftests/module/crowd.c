@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R12: ten thousand threads on one word, more than a machine may allow by default. */
+/* R5, R12: ten thousand threads wait on one word. A machine may allow fewer threads by default. */
 #include "load_test.h"
 
 #define STACK		131072		/* the minimum on arm64 */
@@ -14,7 +14,7 @@ FIXTURE(crowd)
 	int fd, n;
 	uint32_t *word;
 	char *stacks;
-	long before[2];		/* previous values of thread_limits; 0: unchanged */
+	long before[2];		/* earlier values of thread_limits; 0: unchanged */
 };
 
 FIXTURE_SETUP(crowd)
@@ -26,7 +26,9 @@ FIXTURE_SETUP(crowd)
 	self->n = LOAD(10000, 500);
 	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(sysconf(_SC_PAGESIZE));
-	/* One mapping for all stacks, without huge pages: a thread uses two small pages. */
+	/*
+	 * All stacks are in one mapping without huge pages, so that a thread uses two small pages.
+	 */
 	self->stacks = mmap(NULL, (size_t)self->n * STACK, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->stacks);
@@ -78,8 +80,8 @@ static int start_small(pthread_t *thread, char *stacks, int i, void *(*start)(vo
 	return err;
 }
 
-#define ORDERED		64	/* threads that are notified one by one */
-#define TOGETHER	100	/* the next threads, which are notified in one call */
+#define ORDERED		64	/* number of threads that are notified one by one */
+#define TOGETHER	100	/* number of the next threads, which are notified in one call */
 
 static int count_done(const struct waiter *w, int from, int to)
 {
@@ -133,20 +135,20 @@ CROWD_TEST(R12_many_threads_on_one_word)
 
 #define SPREAD		1000	/* range of the deadlines, in ms */
 
-/* What the threads of one test share. */
+/* Data that the threads of one test share. */
 struct leaving_threads {
 	int fd, n;
 	uint32_t *word, *gate;
-	int left;		/* threads that have not ended */
-	int leaving;		/* remaining threads that leave by timeout or signal */
-	int gone;		/* threads that have left that way */
+	int left;		/* number of threads that have not ended */
+	int leaving;		/* remaining threads that will leave by timeout or signal */
+	int gone;		/* number of threads that have left that way */
 };
 
 struct leaver {
 	struct leaving_threads *crowd;
 	pthread_t thread;
 	enum { PATIENT, TIMED, PATIENT_TOO, SIGNALLED, KINDS } kind;
-	uint32_t after;		/* ms */
+	uint32_t after;		/* time until the deadline, in ms */
 	int result, done;
 };
 
@@ -174,7 +176,10 @@ static void *leaver_main(void *arg)
 	return NULL;
 }
 
-/* A signal that arrives before the wait interrupts nothing, so it is sent repeatedly. */
+/*
+ * A signal that arrives before the wait does not interrupt it. Therefore the signal is sent
+ * repeatedly.
+ */
 static void *signal_all(void *arg)
 {
 	struct leaver *t = arg;
@@ -222,8 +227,8 @@ CROWD_TEST(R5_half_of_many_threads_time_out_or_are_interrupted)
 	ASSERT_EQ(self->n, mw_notify(self->fd, crowd.gate, MEMWAIT_ALL, U32));
 	ASSERT_EQ(0, pthread_create(&signaller, NULL, signal_all, t));
 	/*
-	 * One notify for each thread that has left, so that notifies last as long as the threads
-	 * do.
+	 * Sends one notify for each thread that has left, so that notifies continue as long as
+	 * there are threads.
 	 */
 	while (__atomic_load_n(&crowd.leaving, __ATOMIC_ACQUIRE)) {
 		if (notified > __atomic_load_n(&crowd.gone, __ATOMIC_RELAXED)) {

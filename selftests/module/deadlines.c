@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R30: deadlines of async waits, which the reader ends, combined with other events. */
+/* R30: deadlines of async waits, which the reader ends, together with other events. */
 #include "async_test.h"
 #include "signal_test.h"
 
 #define FOREVER	MEMWAIT_FOREVER
 #define OWNED	(MEMWAIT_SIZE_U64 | MEMWAIT_OWNED)
 
-/* Longer than anything here takes unless it hangs. */
+/* Longer than anything in this file takes, unless it hangs. */
 #define LONG_MS	20000
 
 /* Like async_soon(), with CLOCK_REALTIME. */
@@ -38,8 +38,8 @@ MEMWAIT_TEST(R30_a_notify_passes_over_overdue_realtime_waits)
 }
 
 /*
- * R34: a waiter that is passed over is responsible for nothing. The notify goes to a wait without
- * OWNED, so the queue still watches the owner.
+ * R34: a waiter that is passed over is not responsible for the word. The notify goes to a wait
+ * without OWNED, so the queue still watches the owner.
  */
 MEMWAIT_TEST(R34_an_overdue_waiter_is_responsible_for_nothing)
 {
@@ -85,7 +85,7 @@ MEMWAIT_TEST(R34_an_overdue_waiter_is_responsible_for_nothing)
 	close(plain);
 }
 
-/* Returns whether the thread falls asleep, or has ended. */
+/* Returns whether the thread falls asleep. If the thread has ended, returns false. */
 static bool falls_asleep(const pid_t *tid)
 {
 	uint64_t end = in_ms(LONG_MS);
@@ -114,7 +114,7 @@ static void expect_sleep(struct __test_metadata *_metadata, int fd, uint32_t *wo
 	EXPECT_EQ(9, r.done.user_data);
 }
 
-/* A reader that finds that a deadline was ended, by another read or otherwise, does not spin. */
+/* If a reader finds that the wait of a deadline has ended, it does not spin. */
 MEMWAIT_TEST(R30_a_reader_sleeps_when_no_deadline_is_left)
 {
 	struct memwait_completion done;
@@ -127,15 +127,15 @@ MEMWAIT_TEST(R30_a_reader_sleeps_when_no_deadline_is_left)
 	expect_sleep(_metadata, fd, self->word);
 
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 5, 2, &id));
-	usleep(20000);		/* its timer may have expired, or may expire under the reader */
+	usleep(20000);		/* the timer may expire now or while the reader runs */
 	EXPECT_EQ(0, mw_cancel(fd, id));
 	expect_sleep(_metadata, fd, self->word);
 	close(fd);
 }
 
 /*
- * A reader that was woken by a deadline has a signal pending when it runs: either it ends the wait
- * and returns the completion, or it is interrupted and leaves the wait to the next reader.
+ * A deadline has woken a reader, which has a signal pending when it runs. Either the reader ends
+ * the wait and returns the completion, or it is interrupted and leaves the wait to the next reader.
  */
 MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_the_same_time)
 {
@@ -179,7 +179,7 @@ MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_the_same_time)
 		if (reader->result == 101) {
 			EXPECT_FALSE(mw_readable(fd));
 		} else {
-			/* The signal may have come before the timer, which fires late. */
+			/* The signal may have come before the timer, which fires later. */
 			sleep_until(mw_readable(fd));
 		}
 	} else {
@@ -198,7 +198,7 @@ struct spinner {
 	int *stop;
 };
 
-/* Uses all of its processor, so that no kernel thread runs there, for a limited time. */
+/* Uses its processor completely for a limited time, so that no kernel thread runs on it. */
 static void *spin(void *arg)
 {
 	const struct sched_param first = { .sched_priority = 10 };
@@ -213,7 +213,7 @@ static void *spin(void *arg)
 	return NULL;
 }
 
-/* Work that a timer might leave to a kernel thread therefore stays pending. */
+/* Starts spinners. Therefore work that a timer might leave to a kernel thread stays pending. */
 static void start_spinners(struct spinner *s, int n, int *stop)
 {
 	int i;
@@ -230,8 +230,8 @@ static void start_spinners(struct spinner *s, int n, int *stop)
 }
 
 /*
- * R26: a timer wakes many pollers. Before any kernel thread could run, the context is closed and
- * its memory is reused.
+ * R26: a timer wakes many pollers. Before any kernel thread can run, the context is closed and its
+ * memory is reused.
  */
 MEMWAIT_TEST(R26_a_context_is_closed_after_its_timer_has_woken_many)
 {

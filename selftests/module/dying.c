@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R35: processes that have begun to die, but take long to do so: a tracer holds their threads at
- * the exit stop, or they dump core to a pipe that is not read. They still have all descriptors and
- * their memory.
+ * R35: processes that have begun to die and take long to do so. Either a tracer stops their threads
+ * at the exit stop, or they dump core to a pipe that is not read. They still have all descriptors
+ * and their memory.
  */
 #include "owner_test.h"
 #include "several_test.h"
 #include <sys/ptrace.h>
 #include <sys/utsname.h>
 
-/* Stops a thread at its exit; a failing test kills it. */
+/* Stops a thread at its exit. If the test ends early, the thread is killed. */
 #define HOLD	(PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL)
 
 #define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
@@ -19,11 +19,11 @@ enum { ONE_SHOT, TIMED, PERSISTENT, GROUP, OWNED, KINDS };
 
 struct process_state {
 	uint32_t words[KINDS];
-	uint32_t second;	/* word of the group */
+	uint32_t second;	/* second word of the group */
 	uint32_t completed;
 	uint64_t owner;		/* id of a thread that is dying */
 	uint64_t id;
-	int tid;		/* of the thread that is stopped */
+	int tid;		/* thread id of the stopped thread */
 	int result;
 	int ready, go;
 	int fd;
@@ -60,7 +60,8 @@ static int arm_kind(int fd, struct process_state *shared, int kind)
 }
 
 /*
- * Binds a context, arms a wait of each kind, which notifies must pass over, and completes one wait.
+ * Binds a context, arms a wait of each kind, and completes one more wait. Notifies must pass over
+ * the armed waits.
  */
 static int arm_all(struct process_state *shared)
 {
@@ -117,7 +118,7 @@ static void die_as(int death, struct process_state *shared)
 	stay();
 }
 
-/* Waits until a thread stops at its exit. Delivers the signal that kills it. */
+/* Waits until the thread stops at its exit. Delivers the signal that kills the thread. */
 static bool stops_at_its_end(pid_t tid)
 {
 	int status;
@@ -137,7 +138,10 @@ static void await_ready(struct process_state *shared, int death, pid_t pid)
 	sleep_until(death != KILLED_BUT_FIRST || thread_state(pid) == 'Z');
 }
 
-/* Starts a process that is dying when this returns, until the thread shared->tid is released. */
+/*
+ * Starts a process. When this function returns, the process is dying, until the thread shared->tid
+ * is released.
+ */
 static pid_t start_dying(struct process_state *shared, int death)
 {
 	static const int signals[DEATHS] = { 0, SIGKILL, SIGTERM, SIGABRT, SIGKILL, SIGKILL };
@@ -207,10 +211,10 @@ OWNER_TEST(R35_a_notify_passes_over_the_waits_of_a_dying_process)
 			EXPECT_COMPLETION(self->fd, kind, MEMWAIT_OK);
 			EXPECT_EQ(0, mw_notify(self->fd, &shared->words[kind], 1, U32));
 		}
-		/* The other word of the group was not notified yet. */
+		/* The other word of the group has not been notified before. */
 		EXPECT_EQ(0, mw_notify(self->fd, &shared->second, MEMWAIT_ALL, U32));
 
-		/* A notify that was counted before is passed on when the process is gone. */
+		/* A notify that was counted earlier is passed on when the process has exited. */
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &shared->completed, 9));
 		EXPECT_FALSE(mw_readable(self->fd));
 		let_go(pid, shared->tid);
@@ -220,7 +224,9 @@ OWNER_TEST(R35_a_notify_passes_over_the_waits_of_a_dying_process)
 	}
 }
 
-/* A thread that takes a fatal signal counts as dead immediately, however long its exit takes. */
+/*
+ * A thread that has taken a fatal signal counts as dead immediately, even if its exit takes long.
+ */
 OWNER_TEST(R35_a_thread_that_takes_a_fatal_signal_is_dead)
 {
 	struct process_state *shared = shared_page(self->page);
@@ -241,7 +247,7 @@ static void take(int sig)
 {
 }
 
-/* Signals that do not kill, including SIGTERM to the first process of a PID namespace. */
+/* Handles signals that do not kill, including SIGTERM to the first process of a PID namespace. */
 static int survive(void *arg)
 {
 	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 };
@@ -293,8 +299,9 @@ static int die_sharing(void *arg)
 }
 
 /*
- * Another process shares the descriptor table, so that the context outlives its process. Notifies
- * pass over its waits while the process is stopped, when it is a zombie, and when it is gone.
+ * Another process shares the descriptor table, so the context outlives its process. Notifies pass
+ * over the waits of the dead process while it is stopped, when it is a zombie, and when it has been
+ * reaped.
  */
 OWNER_TEST(R35_notifies_pass_over_a_dead_process_that_shared_its_descriptors)
 {
@@ -343,7 +350,7 @@ static bool dumps(pid_t pid, pid_t tid)
 	return read_number_of(path, "CoreDumping") == 1;
 }
 
-/* The dump does not end, because it fills a pipe that no process reads. */
+/* The dump does not end, because its pipe is not read. */
 OWNER_TEST(R35_a_process_that_dumps_core_is_dead)
 {
 	struct process_state *shared = shared_page(self->page);
@@ -372,7 +379,7 @@ OWNER_TEST(R35_a_process_that_dumps_core_is_dead)
 			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 			EXPECT_EQ(kind, done.user_data);
 		}
-		/* The thread takes its signal soon, unless it is the thread that dumps. */
+		/* Each thread takes its signal soon, except the thread that dumps core. */
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &shared->owner, shared->owner,
 						      patience(60), OWNED64));
 		EXPECT_TRUE(dumps(pid, shared->tid));
@@ -380,7 +387,7 @@ OWNER_TEST(R35_a_process_that_dumps_core_is_dead)
 	}
 }
 
-/* Since 6.10 a kernel reports when an execve(2) has reached the point of no return. */
+/* Since Linux 6.10 the kernel reports that an execve(2) has reached the point of no return. */
 static bool execs_are_told_early(void)
 {
 	struct utsname name;

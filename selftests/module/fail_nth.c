@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Failures of allocations and of copies from or to user space: in each call, each place where fault
- * injection can make the kernel fail is made to fail once. Skipped without fault injection in the
- * kernel.
+ * Failures of allocations and of copies from or to user space. In each call, fault injection makes
+ * each possible place fail once. The tests are skipped if the kernel has no fault injection.
  */
 #include "several_test.h"
 
@@ -17,7 +16,7 @@ FIXTURE(fail)
 	uint64_t user_waits;
 };
 
-/* A wait on a shared word pins its file, which a failed call must release. */
+/* A wait on a shared word pins the word's file, and a failed call must release the file. */
 FIXTURE_VARIANT(fail)
 {
 	bool shared;
@@ -46,7 +45,7 @@ static void set(const char *path, const char *value)
 /* Returns the descriptor of /proc/thread-self/fail-nth. */
 static int start_failures(void)
 {
-	/* Includes allocations that may sleep; prints nothing to the log. */
+	/* Failures include allocations that may sleep, and are not printed to the log. */
 	set(DEBUG "failslab/ignore-gfp-wait", "N");
 	set(DEBUG "failslab/verbose", "0");
 	set(DEBUG "fail_page_alloc/ignore-gfp-wait", "N");
@@ -78,7 +77,7 @@ FIXTURE_TEARDOWN(fail)
 
 #define FAIL_TEST(name)	TEST_F_TIMEOUT(fail, name, 300)
 
-/* Makes the n-th place that the calling thread reaches fail. */
+/* Makes the n-th failure point that the calling thread reaches fail. */
 static void fail_nth(int nth, int n)
 {
 	char text[16];
@@ -92,7 +91,7 @@ static void fail_nth(int nth, int n)
 static bool has_failed(int nth)
 {
 	char text[16] = "";
-	/* If this read itself fails, nothing was injected before. */
+	/* If this read itself fails, no failure was injected before. */
 	bool failed = pread(nth, text, sizeof(text) - 1, 0) > 0 && !strtol(text, NULL, 10);
 
 	while (pwrite(nth, "0", 1, 0) < 0)
@@ -101,9 +100,10 @@ static bool has_failed(int nth)
 }
 
 /*
- * Repeats a call with the first place failing, then the second, until none is left. Some places
- * belong to the rest of the kernel and are not reached each time, so one may be missed. Each
- * repetition uses a new context, for which the module has cached neither waits nor queues.
+ * Repeats a call with the first failure point failing, then the second, until there are no more.
+ * Some failure points belong to the rest of the kernel and are not reached each time, so one may be
+ * missed. Each repetition uses a new context, for which the module has cached neither waits nor
+ * queues.
  */
 #define EACH_FAILURE(n, failed)	\
 	for (n = 1, failed = true; failed && renew(&self->fd); n++)
@@ -154,7 +154,7 @@ FAIL_TEST(open)
 			errors += fd < 0;
 		}
 		EXPECT_LT(0, errors);
-		/* The same as a user without another context. */
+		/* The same is tested as a user that has no other context. */
 		ASSERT_EQ(0, setreuid(64003, -1));
 	}
 }
@@ -181,7 +181,7 @@ FAIL_TEST(R14_notify_does_not_fail_for_lack_of_memory)
 			ret = WITH_FAILURE(n, failed, mw_notify(self->fd, self->word, 3,
 								flags[i]));
 			if (EFAULT_ONLY(ret)) {
-				/* The argument could not be copied: nothing was done. */
+				/* If the argument could not be copied, the call had no effect. */
 				errors++;
 				ret = mw_notify(self->fd, self->word, 3, flags[i]);
 			}
@@ -198,7 +198,7 @@ FAIL_TEST(R14_notify_does_not_fail_for_lack_of_memory)
 
 FAIL_TEST(R14_notify_many_reports_what_was_done)
 {
-	enum { STEP = 16, WORDS = 20 };	/* more than one step */
+	enum { STEP = 16, WORDS = 20 };	/* more words than one step processes */
 	struct memwait_completion done[WORDS];
 	struct memwait_notify notifies[WORDS];
 	uint32_t woken[WORDS];
@@ -221,7 +221,7 @@ FAIL_TEST(R14_notify_many_reports_what_was_done)
 			if (mw_waiters(self->fd, self->word + notified, U32))
 				break;
 		}
-		/* EFAULT can also mean that the result of a whole step could not be written. */
+		/* EFAULT can also mean that the results of a whole step could not be written. */
 		EXPECT_TRUE(ret > 0 ? notified == ret : notified % STEP == 0 || notified == WORDS)
 			TH_LOG("failure %d: %d, notified %d", n, ret, notified);
 		for (i = notified; i < WORDS; i++)
@@ -289,7 +289,7 @@ FAIL_TEST(wait_leaves_nothing_behind)
 
 FAIL_TEST(R16_wait_any_leaves_nothing_behind)
 {
-	static const int counts[] = { 3, 20 };	/* on the stack, and allocated */
+	static const int counts[] = { 3, 20 };	/* on the stack and in allocated memory */
 	struct memwait_wait waits[20];
 	struct notifying notifying;
 	int n, i, word, ret, errors;
@@ -375,7 +375,7 @@ FAIL_TEST(R17_notify_wait_reports_whether_it_has_notified)
 	EXPECT_LT(0, errors);
 }
 
-/* A wait, a wait with a deadline, and a group. */
+/* The batch has a wait, a wait with a deadline, and a group. */
 FAIL_TEST(R24_wait_async_leaves_nothing_behind)
 {
 	struct memwait_completion done[3];
@@ -433,7 +433,7 @@ FAIL_TEST(R23_cancel_can_be_called_again)
 	EXPECT_EQ(1, errors);
 }
 
-/* Records that cannot be copied together are copied one by one, which hides one failure. */
+/* If records cannot be copied together, they are copied one by one, which hides one failure. */
 FAIL_TEST(R21_read_loses_nothing)
 {
 	struct memwait_completion done[2];
@@ -450,10 +450,10 @@ FAIL_TEST(R21_read_loses_nothing)
 }
 
 /*
- * R26: loading the module. Only allocations under these functions are made to fail, because others
- * that loading calls, such as kmem_cache_create(), print a trace when they fail. The functions are
- * recognised on the stack; with -Os, tracepoint_probe_register_prio() is there instead of the
- * second one. The module is left loaded.
+ * R26: failures while the module is loaded. Only allocations made inside these functions fail,
+ * because other functions that loading calls, such as kmem_cache_create(), print a trace when an
+ * allocation fails. The functions are recognised on the stack. With -Os,
+ * tracepoint_probe_register_prio() replaces the second function. The module stays loaded.
  */
 static const char *const failing[] = {
 	"alloc_workqueue", "tracepoint_probe_register", "misc_register",
@@ -482,7 +482,7 @@ static void set_filter(unsigned long start, unsigned long end)
 	}
 }
 
-/* Finds the address of a kernel function and that of the next function. */
+/* Finds the address of a kernel function and the address of the next function. */
 static bool find_function(const char *name, unsigned long *start, unsigned long *end)
 {
 	char *line = NULL, type, symbol[128];
@@ -515,7 +515,7 @@ static int load_module(int file)
 	return syscall(SYS_finit_module, file, "", 0) ? -errno : 0;
 }
 
-/* A process that has just died may hold the module for a moment. */
+/* A process that has just died may hold a reference to the module for a moment. */
 static int unload_module(void)
 {
 	uint64_t end = patience(30);

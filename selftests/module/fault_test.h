@@ -24,7 +24,7 @@ static inline int hold_page(void *page, size_t size)
 	return fd;
 }
 
-/* Blocks each store to an existing page. Returns a userfaultfd, or a negative errno. */
+/* Makes each store to an existing page block. Returns a userfaultfd, or a negative errno. */
 static inline int hold_stores(void *page, size_t size)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
@@ -64,7 +64,7 @@ static inline void await_fault(int fd)
 		abort();
 }
 
-/* Provides a page of zeros. */
+/* Resolves the fault with a page of zeros. */
 static inline int bring_page(int fd, void *page, size_t size)
 {
 	struct uffdio_zeropage zero = { .range = { (uintptr_t)page, size } };

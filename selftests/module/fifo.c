@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R12: one strict FIFO queue, whatever the kind and the priority of the waiters. */
+/* R12: one strict FIFO queue, regardless of the kind and the priority of the waiters. */
 #include "async_test.h"
 
 MEMWAIT_TEST(R12_threads_are_woken_in_the_order_of_joining)
@@ -33,7 +33,7 @@ MEMWAIT_TEST(R12_async_waits_complete_in_the_order_of_joining)
 		EXPECT_EQ(i, done[i].user_data);
 }
 
-/* Threads of both scheduling classes and async waits of two contexts, alternating. */
+/* Threads of both scheduling classes and async waits of two contexts wait alternately. */
 MEMWAIT_TEST(R12_threads_and_async_waits_share_one_queue)
 {
 	struct sched_param fifo = { .sched_priority = 10 };
@@ -51,7 +51,7 @@ MEMWAIT_TEST(R12_threads_and_async_waits_share_one_queue)
 			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 			break;
 		case 2:
-			/* Real-time priority does not change the order. */
+			/* A real-time priority does not change the order. */
 			waiter_start(&w[i]);
 			if (geteuid() == 0)
 				EXPECT_EQ(0, sched_setscheduler(w[i].tid, SCHED_FIFO, &fifo));
@@ -102,7 +102,10 @@ MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_position)
 	EXPECT_EQ(5, done[1].user_data);
 }
 
-/* However, and at whichever position, an earlier wait in the same memory has ended. */
+/*
+ * A new wait joins at the end, even if it uses the memory of an earlier wait, regardless of how and
+ * at which position the earlier wait ended.
+ */
 MEMWAIT_TEST(R12_a_timed_out_wait_leaves_no_position_to_later_waits)
 {
 	struct memwait_completion done[2];

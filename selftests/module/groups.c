@@ -59,7 +59,7 @@ MEMWAIT_TEST(R18_group_index_of_an_entry)
 
 	members(waits, self->word, 3);
 	for (i = 0; i < 3; i++) {
-		/* The kernel leaves index unchanged unless a word differed. */
+		/* The kernel leaves @index unchanged unless a word differed. */
 		entry = group_entry(waits, 3, FOREVER, 0, 77);
 		entry.any.index = index[i];
 		was = entry;
@@ -206,7 +206,7 @@ MEMWAIT_TEST(R24_group_counts_as_many_waits_as_words)
 		close(fd);
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 	}
-	/* Waits of threads are not counted, nor are entries that do not wait. */
+	/* Waits of threads and entries that do not wait are not counted. */
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, MOST, in_ms(1), 0, NULL));
 	waits[1].expected = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_group(self->fd, waits, MOST, FOREVER, 0, 0, NULL));
@@ -244,7 +244,7 @@ MEMWAIT_TEST(R25_group_an_unread_ok_is_passed_on_at_the_notified_word)
 
 		fd = memwait_open(O_NONBLOCK);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, MOST, FOREVER, 0, 0, NULL));
-		/* Another group of the same context is not a next waiter. */
+		/* A notify is not passed on to another group of the same context. */
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, MOST, FOREVER, 0, 0, NULL));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word_of(&waits[before]), 1));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, &waits[i], 1, FOREVER, 0, 2, NULL));
@@ -349,7 +349,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 
-	/* Four and four waits fit, and then there is no room for the third group. */
+	/* Four and four waits fit. After that there is no room for the third group. */
 	for (i = 0; i < 3; i++)
 		e[i] = group_entry(waits, 4, FOREVER, 0, i);
 	EXPECT_EQ(2, mw_batch(self->fd, e, 3));
@@ -359,7 +359,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(self->user_waits + 8 + PIN_WAITS, mw_user_waits(self->fd));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(2, waiters_of(self->fd, &waits[i]));
-	/* Entries that do not wait, and threads, count nothing. */
+	/* Entries that do not wait, and waits of threads, are not counted. */
 	waits[2].expected = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_group(self->fd, waits, 4, FOREVER, 0, 0, NULL));
 	waits[2].expected = 0;

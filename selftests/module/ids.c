@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R37: the list of all ids in debugfs: each line, completeness, and the users that hold the module.
+ * R37: the list of all ids in debugfs: the contents of each line, the completeness of the list, and
+ * the users that hold the module.
  */
 #include "owner_test.h"
 #include <sys/prctl.h>
@@ -17,7 +18,7 @@ struct row {
 	char command[80];
 };
 
-/* Reads the next line of the list. Returns false at its end. */
+/* Reads the next line of the list. Returns false at the end of the list. */
 static bool next_row(FILE *list, struct row *row)
 {
 	return fscanf(list, "%llu\t%15[^\t]\t%d\t%15[^\t]\t%79[^\n]\n", &row->id, row->kind,
@@ -156,7 +157,10 @@ IDS_TEST(R37_contexts_with_an_id_are_listed)
 	sleep_until(count_ids() == before);
 }
 
-/* Whether each reference to the module is a line of the list or one of @contexts open files. */
+/*
+ * Returns whether each reference to the module is a line of the list or one of @contexts open
+ * files.
+ */
 static bool all_are_named(long contexts)
 {
 	uint64_t end = patience(20);
@@ -183,7 +187,10 @@ IDS_TEST(R26_the_holders_of_the_module_are_listed)
 	others = settled_references(self->fd) - count_ids();
 	ASSERT_LE(1, others);
 
-	/* A thread holds the module after its last file, which lsof could show, has been closed. */
+	/*
+	 * A thread with an id holds the module even when its last file, which lsof could show, has
+	 * been closed.
+	 */
 	child = start_holder(self->fd, ids);
 	await_id(&ids[1]);
 	id = ids[0];
@@ -222,7 +229,7 @@ static void *make_id(void *arg)
 	return NULL;
 }
 
-/* Starts threads that get an id and end, one after the other. */
+/* Starts threads one after another. Each thread gets an id and ends. */
 static void *churn_main(void *arg)
 {
 	struct churn *churn = arg;
@@ -286,7 +293,7 @@ IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 #define LIVING	500
 #define TRIES	65536
 
-/* Returns how many ids around @id are alive, as seen by an unprivileged user. */
+/* Returns how many ids around @id are alive, as an unprivileged user sees it. */
 static int find_neighbours(uint64_t id)
 {
 	uint64_t word;
@@ -342,7 +349,7 @@ IDS_TEST(R33_every_bit_of_an_id_is_random)
 		for (bit = 0; bit < 64; bit++)
 			ones[bit] += id >> bit & 1;
 	}
-	/* Bounds of ten standard deviations. */
+	/* The bounds are ten standard deviations. */
 	for (bit = 0; MEMWAIT_OWNER_MASK >> bit; bit++) {
 		EXPECT_LT(DRAWN / 4, ones[bit]);
 		EXPECT_GT(3 * DRAWN / 4, ones[bit]);
@@ -352,7 +359,7 @@ IDS_TEST(R33_every_bit_of_an_id_is_random)
 #define RELOADS	5
 #define EACH	300
 
-/* Like module_load.sh. */
+/* Reloads the module, like module_load.sh. */
 static bool reload(void)
 {
 	return !syscall(SYS_delete_module, "memwait", O_NONBLOCK) &&

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R11: a pending async wait references the file (its path), not the open file. Locks, leases and
- * write access end when user space closes the file; only the file system stays busy. Tested on
- * several file systems.
+ * R11: a pending async wait references the file (its path), not the open file. When user space
+ * closes the file, locks, leases and write access end; only the file system stays busy. The tests
+ * run on several file systems.
  */
 #include "async_test.h"
 #include "signal_test.h"
@@ -59,7 +59,7 @@ static bool mount_kind(enum kind kind, const char *base, const char *dir)
 	}
 }
 
-/* Opens the file behind the descriptor @file again. */
+/* Opens the file to which the descriptor @file refers again. */
 static int reopen(int file, int flags)
 {
 	char path[40];
@@ -68,7 +68,7 @@ static int reopen(int file, int flags)
 	return open(path, flags);
 }
 
-/* Returns 0 or a negative errno; -ENODEV if this machine lacks the file system. */
+/* Returns 0 or a negative errno: -ENODEV if this machine does not support the file system. */
 static int make_place(struct place *place, enum kind kind, long page)
 {
 	int file;
@@ -149,8 +149,8 @@ static uint32_t *map(int file, long page, int prot)
 }
 
 /*
- * Opens the file and arms a wait through this open file. Afterwards only the returned descriptor
- * and the wait refer to it in user space.
+ * Opens the file and arms a wait through this open file. In user space only the returned descriptor
+ * and the wait refer to the open file afterwards.
  */
 static int arm(int fd, int file, int flags, uint64_t *id)
 {
@@ -166,7 +166,7 @@ static int arm(int fd, int file, int flags, uint64_t *id)
 	return ret == MEMWAIT_PENDING ? opened : -1;
 }
 
-/* Expects that the wait is still pending, and notifies it through another open file. */
+/* Checks that the wait is still pending, and notifies it through another open file. */
 static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
 {
 	struct memwait_completion done;
@@ -213,7 +213,7 @@ KEPT_TEST(R11_ofd_lock_ends_with_its_descriptor)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Covers a lease of the closed file, and a lease that only another open file had prevented. */
+/* Tests a lease of the closed file, and a lease that only another open file had prevented. */
 KEPT_TEST(R11_lease_ends_with_its_descriptor)
 {
 	int opened = arm(self->fd, self->place.file, O_RDONLY, NULL), other;
@@ -242,7 +242,7 @@ KEPT_TEST(R11_lease_ends_with_its_descriptor)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Executes the file in a child. Returns its exit status, or 100 plus the error. */
+/* Executes the file in a child. Returns the child's exit status, or 100 plus the error number. */
 static int execute(int file)
 {
 	char name[] = "kept", *argv[] = { name, NULL }, *envp[] = { NULL };
@@ -287,7 +287,7 @@ KEPT_TEST(R11_inotify_reports_the_close_of_a_writer_immediately)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Waits until @word is @value, but not forever, because the peer may hang. */
+/* Waits until @word is @value. Does not wait forever, because the peer may hang. */
 static bool await(const uint32_t *word, uint32_t value)
 {
 	uint64_t end = patience(60);
@@ -300,7 +300,7 @@ static bool await(const uint32_t *word, uint32_t value)
 	return true;
 }
 
-/* Tests of mounted file systems. */
+/* Tests of file systems that are mounted for the test. */
 FIXTURE(mounted)
 {
 	int fd;
@@ -351,7 +351,7 @@ MOUNTED_TEST(R11_mount_can_become_read_only_when_the_file_is_closed)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Arms a wait and closes everything else. Returns whether the file system is busy then. */
+/* Arms a wait and closes everything else. Returns whether the file system is busy after that. */
 static bool is_kept(int fd, struct place *place, uint64_t *id)
 {
 	int opened = arm(fd, place->file, O_RDWR, id);
@@ -377,7 +377,7 @@ MOUNTED_TEST(R11_umount_is_busy_until_the_context_is_closed)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
-/* The waits end by a notify and by a deadline. */
+/* The waits end by a notify or by a deadline. */
 MOUNTED_TEST(R11_umount_is_busy_until_completions_are_read)
 {
 	int opened = reopen(self->place.file, O_RDWR), i;
@@ -399,7 +399,7 @@ MOUNTED_TEST(R11_umount_is_busy_until_completions_are_read)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
-/* R17: a requeue that fails, for whatever reason, holds no reference to either file. */
+/* R17: a requeue that fails, for any reason, leaves no reference to either file. */
 MOUNTED_TEST(R11_umount_is_not_busy_after_a_requeue_that_was_refused)
 {
 	int opened = reopen(self->place.file, O_RDWR);
@@ -445,7 +445,8 @@ MOUNTED_TEST(R11_lazy_umount_during_a_pending_wait)
 }
 
 /*
- * The waits of a bound context, after its process has died, while another process has a copy of it.
+ * Tests the waits of a bound context after its process has died, while another process has a copy
+ * of the context.
  */
 MOUNTED_TEST(R11_umount_is_busy_until_the_process_has_died)
 {
@@ -503,9 +504,9 @@ MOUNTED_TEST(R11_unlinked_file_is_freed_with_its_last_wait)
 }
 
 /*
- * On a frozen file system an unlinked file cannot be freed until the file system is thawed, as with
- * a network file system whose server does not answer. The thread that frees the file blocks until
- * then.
+ * A disk whose file system can be frozen. The memory of an unlinked file cannot be freed until the
+ * file system is thawed, as with a network file system whose server does not answer. A thread that
+ * frees the file blocks until that time.
  */
 FIXTURE(disk)
 {
@@ -530,7 +531,7 @@ FIXTURE_SETUP(disk)
 
 FIXTURE_TEARDOWN(disk)
 {
-	ioctl(self->root, FITHAW, 0);	/* if it is still frozen */
+	ioctl(self->root, FITHAW, 0);	/* the file system may still be frozen */
 	close(self->root);
 	close(self->fd);
 	EXPECT_EQ(0, remove_place(&self->place));
@@ -546,13 +547,13 @@ static bool arm_alone(int fd, const char *path)
 	return opened >= 0;
 }
 
-/* Unlinks the file and prevents its freeing. */
+/* Unlinks the file, and freezes the file system so that the file cannot be freed. */
 static bool freeze(int root, const char *path)
 {
 	return !unlink(path) && !ioctl(root, FIFREEZE, 0);
 }
 
-/* Waits for the next completion of @fd, but not forever. */
+/* Waits for the next completion of @fd, for a limited time. */
 static int read_next(int fd, struct memwait_completion *done)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -561,7 +562,7 @@ static int read_next(int fd, struct memwait_completion *done)
 	return mw_read(fd, done, 1);
 }
 
-/* Waits for the death of the owner that @word names. */
+/* Waits for the death of the owner whose id is in @word. */
 static int arm_owned(int fd, const uint64_t *word, uint64_t user_data)
 {
 	return mw_async(fd, word, *word, FOREVER, MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, user_data,
@@ -569,9 +570,9 @@ static int arm_owned(int fd, const uint64_t *word, uint64_t user_data)
 }
 
 /*
- * R25, R35: before it frees a file, a close passes on unread notifies and reports the death of the
- * context. A process that dies does not free the file itself, because it may have other contexts to
- * close.
+ * R25, R35: a close passes on unread notifies and reports the death of the context before it frees
+ * a file. A process that dies does not free the file itself, because it may have to close other
+ * contexts.
  */
 static void check_close(struct __test_metadata *_metadata, int own, int root, const char *path,
 			uint32_t *shared, bool dies)
@@ -640,8 +641,8 @@ TEST_F_TIMEOUT(disk, R25_a_dying_process_does_not_wait_until_a_file_is_freed, 30
 }
 
 /*
- * Forks a process with a wait on a file, in a context that io_uring also references. It exits when
- * shared[1] is set, and a kernel thread closes the context.
+ * Forks a process with a wait on a file, in a context that io_uring also references. When shared[1]
+ * is set, the process exits, and a kernel thread closes the context.
  */
 static pid_t start_left(const char *path, uint32_t *shared)
 {
@@ -714,8 +715,8 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_reported_while_a_file_cannot_be_freed, 300)
 #define LEFT	3
 
 /*
- * R31: kernel threads hand over more files for freeing while the first is being freed, and before
- * the others are. All charges are returned; the user and the module are released.
+ * R31: kernel threads hand over more files to be freed while the first file is being freed. All
+ * charges are returned, and the user and the module are released.
  */
 TEST_F_TIMEOUT(disk, R31_files_that_kernel_threads_defer_are_released, 300)
 {
@@ -739,7 +740,7 @@ TEST_F_TIMEOUT(disk, R31_files_that_kernel_threads_defer_are_released, 300)
 		__atomic_store_n(self->shared + 2 * i + 1, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, child_status(pids[i]));
 		sleep_until(mw_user_contexts(self->fd) <= LEFT - (uint64_t)i);
-		/* Until the kernel thread tries to free the file and blocks. */
+		/* Waits until the kernel thread tries to free the file and blocks. */
 		usleep(100000);
 	}
 	EXPECT_EQ(LEFT * PIN_WAITS, mw_await_user_waits(self->fd, LEFT * PIN_WAITS));
@@ -759,7 +760,7 @@ TEST_F_TIMEOUT(disk, R31_files_that_kernel_threads_defer_are_released, 300)
 struct freer {
 	struct runner runner;
 	int fd;
-	uint64_t id;		/* the wait to cancel; 0: the thread reads the completion */
+	uint64_t id;		/* id of the wait to cancel; 0: the thread reads the completion */
 };
 
 static int free_file(struct freer *freer)
@@ -770,7 +771,8 @@ static int free_file(struct freer *freer)
 }
 
 /*
- * Creates the file, arms a wait on it, and notifies the wait if it will be @read. Returns its id.
+ * Creates the file and arms a wait on it. If @read is set, notifies the wait. Returns the wait's
+ * id.
  */
 static uint64_t arm_on_file(int fd, const char *path, bool read)
 {
@@ -792,7 +794,8 @@ static uint64_t arm_on_file(int fd, const char *path, bool read)
 }
 
 /*
- * L10, R28: a call that blocks while it frees a file delays no waiter for the end of the context.
+ * L10, R28: if a call blocks while it frees a file, no waiter for the end of the context is
+ * delayed.
  */
 TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 {
@@ -811,8 +814,8 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		ASSERT_TRUE(freeze(self->root, self->place.path));
 		runner_start(&freer.runner, free_file, &freer);
 		/*
-		 * If it slept anywhere else, it would not yet have removed the wait, and the pin
-		 * would still be there.
+		 * If the thread slept at any other place, the wait would not have been removed yet,
+		 * and its pin would still exist.
 		 */
 		sleep_until(mw_fdinfo(freer.fd, "pins") == 1 &&
 			    thread_state(freer.runner.tid) == 'D');
@@ -828,7 +831,7 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 	}
 }
 
-/* Creates so many files that the only inode left is the one of the test's own file. */
+/* Creates files until the only inode left is the one of the test's own file. */
 static void use_up_inodes(const char *dir)
 {
 	char path[80];
@@ -844,8 +847,8 @@ static void use_up_inodes(const char *dir)
 }
 
 /*
- * Maps a word of a file that nothing else refers to. Stores its inode number in *@number if that is
- * 0; otherwise fails if the inode number differs.
+ * Maps a word of a file to which nothing else refers. If *@number is 0, stores the file's inode
+ * number there; otherwise fails if the inode number differs.
  */
 static uint64_t *make_word(const char *path, ino_t *number)
 {
@@ -864,8 +867,8 @@ static uint64_t *make_word(const char *path, ino_t *number)
 }
 
 /*
- * Replaces the file by another one. The kernel reuses the most recently freed memory first, so the
- * new inode usually has the same address as well.
+ * Replaces the file by another file. The kernel reuses the most recently freed memory first, so the
+ * new inode usually has the same address.
  */
 static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
 {
@@ -873,7 +876,7 @@ static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
 
 	munmap(word, sysconf(_SC_PAGESIZE));
 	unlink(path);
-	/* Until the inode has been freed, after a grace period. */
+	/* Waits until the inode has been freed, after a grace period. */
 	for (i = 0; i < 3; i++) {
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 		usleep(10000);
@@ -906,8 +909,8 @@ static void *come_back(void *arg)
 #define REPLACED	20
 
 /*
- * R12: a queue position belongs to the queue of a word, not to a later word that has the same inode
- * number and address.
+ * R12: a queue position belongs to the queue of a word. It does not belong to a later word that has
+ * the same inode number and address.
  */
 TEST_F_TIMEOUT(disk, R12_a_position_is_not_valid_for_a_file_with_the_same_number, 300)
 {

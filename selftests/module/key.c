@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R8 to R11: which addresses denote the same word, for every kind of memory, within a process and
- * between two.
+ * between two processes.
  */
 #include "async_test.h"
 #include <linux/io_uring.h>
@@ -12,7 +12,7 @@
 #define MFD_HUGETLB	4U
 #endif
 
-/* One shared memory, mapped at two addresses. */
+/* Shared memory that is mapped at two addresses. */
 struct area {
 	uint32_t *a, *b;
 	size_t size;
@@ -32,7 +32,7 @@ static void unmap(struct area *area)
 		close(area->file);
 }
 
-/* Expects that a waiter on @a is found and woken through @b, by this process and by another one. */
+/* Checks that this process and another process find and wake a waiter on @a through @b. */
 static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b)
 {
 	struct waiter w = thread_at(fd, a);
@@ -72,7 +72,7 @@ static void expect_shared(struct __test_metadata *_metadata, int fd, struct area
 	expect_meet(_metadata, fd, area.a, area.b);
 	expect_meet(_metadata, fd, area.a + words - 2, area.b + words - 2);
 	expect_apart(_metadata, fd, area.a, area.b + 1, U32, U32);
-	/* With a false promise of PRIVATE: the private key of a shared word is a different key. */
+	/* If a shared word is wrongly passed with PRIVATE, its key differs from the shared key. */
 	expect_apart(_metadata, fd, area.a, area.b, U32, U32 | MEMWAIT_PRIVATE);
 	expect_apart(_metadata, fd, area.a, area.a, U32 | MEMWAIT_PRIVATE, U32);
 	unmap(&area);
@@ -107,7 +107,7 @@ MEMWAIT_TEST(R8_tmpfs)
 
 MEMWAIT_TEST(R8_regular_file)
 {
-	/* A file system other than tmpfs, whichever one /var/tmp or / is on. */
+	/* The file system differs from tmpfs; it depends on where /var/tmp or / is. */
 	int file = temporary_file("/var/tmp", self->page);
 
 	if (file < 0)
@@ -142,7 +142,7 @@ MEMWAIT_TEST(R8_hugetlb)
 	expect_shared(_metadata, self->fd, map_twice(file, huge));
 }
 
-/* mremap() of size 0 makes a second mapping of anonymous memory. */
+/* mremap() with an old size of 0 makes a second mapping of anonymous memory. */
 static void expect_anonymous_shared(struct __test_metadata *_metadata, int fd, int flags, int file)
 {
 	size_t size = sysconf(_SC_PAGESIZE);
@@ -234,7 +234,7 @@ MEMWAIT_TEST(R8_a_private_mapping_of_a_file_is_private)
 	uint32_t *private = map_memory(self->page, MAP_PRIVATE, file);
 
 	expect_apart(_metadata, self->fd, shared, private, U32, U32);
-	/* Neither before nor after the page is copied. */
+	/* The words are different both before and after the page is copied. */
 	*private = 0;
 	expect_apart(_metadata, self->fd, private, shared, U32, U32);
 	close(file);
@@ -275,14 +275,14 @@ MEMWAIT_TEST(R10_io_uring_is_refused)
 		    IORING_OFF_SQ_RING);
 	ASSERT_NE(MAP_FAILED, addr);
 	expect_refused(_metadata, self->fd, addr);
-	/* Without a lookup nothing is pinned, so no reference cycle can arise. */
+	/* Nothing is pinned without a lookup, so no reference cycle can arise. */
 	EXPECT_EQ(0, mw_notify(self->fd, addr, 1, U32 | MEMWAIT_PRIVATE));
 	close(ring);
 }
 
 MEMWAIT_TEST(R10_device_memory_is_refused)
 {
-	/* The BIOS ROM: /dev/mem maps it even where it refuses system memory. */
+	/* /dev/mem maps the BIOS ROM even if it refuses to map system memory. */
 	int mem = open("/dev/mem", O_RDONLY);
 	void *addr;
 
@@ -367,7 +367,7 @@ MEMWAIT_TEST(R11_munmap_during_a_wait)
 	munmap(area.b, self->page);
 	close(area.file);
 
-	/* A private word can still be reached by its address. */
+	/* A private word can still be reached through its address. */
 	w.addr = private_page(self->page);
 	w.flags = U32 | MEMWAIT_PRIVATE;
 	waiter_start(&w);
@@ -400,7 +400,7 @@ MEMWAIT_TEST(R11_mremap_during_a_wait)
 	EXPECT_EQ(1, mw_notify(self->fd, moved, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 
-	/* A private word is left behind at its old address, as with futex(2). */
+	/* A waiter on a private word stays at the old address, as with futex(2). */
 	w.addr = private_page(self->page);
 	place = private_page(self->page);
 	waiter_start(&w);
@@ -421,9 +421,7 @@ MEMWAIT_TEST(R11_truncate_during_a_wait)
 	w.addr = area.a;
 	waiter_start(&w);
 	EXPECT_EQ(0, ftruncate(area.file, 0));
-	/*
-	 * There is nothing left to read, so no new wait can begin, but the waiter is still there.
-	 */
+	/* The word cannot be read any more, so no new wait can begin. The waiter still waits. */
 	EXPECT_EQ(-EFAULT, mw_wait(self->fd, area.b, 0, 0, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, area.b, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));

@@ -104,7 +104,8 @@ MEMWAIT_TEST(R25_unread_timeouts_are_not_passed_on)
 }
 
 /*
- * Nor is anything passed on for waits that a notify found overdue, which are completions already.
+ * A wait that a notify found overdue is a completion. When its context is closed, nothing is passed
+ * on for it.
  */
 MEMWAIT_TEST(R25_overdue_waits_found_by_a_notify_pass_nothing_on)
 {
@@ -130,7 +131,8 @@ MEMWAIT_TEST(R25_nothing_is_passed_on_to_the_closing_context_itself)
 
 	arm_and_complete(_metadata, fd, self->shared, 1);
 	/*
-	 * This wait is older than that of the other context, but its context is being closed too.
+	 * This wait is older than the wait of the other context, but its own context is being
+	 * closed.
 	 */
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared, 5));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 6));
@@ -225,7 +227,7 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, child_status(pid));
 	/*
-	 * The submitter is gone. The shared word still exists; the private word belongs to no
+	 * The submitter has exited. The shared word still exists; the private word belongs to no
 	 * process.
 	 */
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
@@ -271,7 +273,9 @@ MEMWAIT_TEST(R11_exec_with_an_inherited_context)
 	close(fd);
 }
 
-/* Closes two contexts that wait on one word, and the file, and unmaps the word, in every order. */
+/*
+ * Closes two contexts that wait on one word, closes the file, and unmaps the word, in every order.
+ */
 MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 {
 	int order[4], round, i;
@@ -319,7 +323,10 @@ MEMWAIT_TEST(R25_notifies_are_passed_on_in_the_order_of_completion)
 	struct memwait_completion done[4];
 	int fd = memwait_open(O_NONBLOCK), i;
 
-	/* Private words, completed in another order than the next waits are armed in. */
+	/*
+	 * These words are private. Their waits complete in an order that differs from the order in
+	 * which the next waits are armed.
+	 */
 	arm_and_complete(_metadata, fd, self->word + 1, 1);
 	arm_and_complete(_metadata, fd, self->word, 1);
 	arm_and_complete(_metadata, fd, self->word + 2, 1);
@@ -362,8 +369,8 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	pid = fork_child();
 	if (!pid) {
 		/*
-		 * In the sender's context, with the receiver's memory: the key is that of the
-		 * submitter.
+		 * The wait is armed in the sender's context with the receiver's memory: the key is
+		 * that of the submitter.
 		 */
 		fd = receive_fd(sockets[1], NULL);
 		if (mw_arm(fd, word, 2) != MEMWAIT_PENDING || mw_waiters(fd, word, U32) != 1)
@@ -374,7 +381,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 			_exit(3);
 		_exit(0);
 	}
-	/* Not the context of the fixture, which the child inherits anyway. */
+	/* A separate context, because the child inherits the context of the fixture in any case. */
 	fd_of_child = open_device(O_NONBLOCK);
 	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child, 0));
 	EXPECT_EQ(0, child_status(pid));
@@ -417,7 +424,10 @@ MEMWAIT_TEST(R25_sockets_in_a_cycle_lose_no_notify)
 {
 	int sockets[2], fd = memwait_open(O_NONBLOCK);
 
-	/* Only the garbage collector of Unix sockets closes the context, at a later close. */
+	/*
+	 * Only the garbage collector of Unix sockets closes the context, when another socket is
+	 * closed later.
+	 */
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	arm_and_complete(_metadata, fd, self->shared, 1);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 2));
@@ -457,7 +467,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 	EXPECT_EQ(2, mw_fdinfo(self->fd, "pending"));
 	EXPECT_COMPLETION(self->fd, 5, MEMWAIT_OK);
 
-	/* No later process has these words, even if its mm is at the same place in memory. */
+	/* No later process has these words, even if its mm is at the same address in the kernel. */
 	for (i = 0; i < 100; i++) {
 		pid = run_in_child(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ?:
 				   mw_notify(self->fd, self->word, MEMWAIT_ALL,
@@ -569,8 +579,9 @@ static void *notify_once_a_round(void *arg)
 }
 
 /*
- * One notify races with one close. Waits of the closing context are in front, and a wait of another
- * context is behind. In either order the latter gets the notify, directly or passed on.
+ * One notify races with one close. The waits of the closing context are at the head of the queue,
+ * and a wait of another context is behind them. In either order the other wait gets the notify,
+ * either directly or because it is passed on.
  */
 MEMWAIT_TEST(R25_a_notify_that_races_with_close_is_not_lost)
 {
@@ -616,7 +627,7 @@ static void *arm_once_a_round(void *arg)
 	return NULL;
 }
 
-/* The wait is armed before the context is closed, or not at all. */
+/* The wait is armed before the context is closed, or it is not armed at all. */
 MEMWAIT_TEST(R25_close_races_with_arming)
 {
 	pthread_barrier_t barrier;
@@ -653,7 +664,7 @@ static void *arm_and_close(void *arg)
 }
 
 /*
- * A process that arms, closes and never reads is killed at any point: another waiter gets all the
+ * A process that arms, closes and never reads is killed at any point. Another waiter gets all
  * notifies.
  */
 MEMWAIT_TEST(R25_a_process_killed_at_any_point_loses_no_notify)
@@ -690,7 +701,8 @@ MEMWAIT_TEST(R25_a_process_killed_at_any_point_loses_no_notify)
 }
 
 /*
- * The process is killed while it sleeps in read(2): it must not consume a notify that comes then.
+ * The process is killed while it sleeps in read(2). It must not consume a notify that comes at that
+ * time.
  */
 MEMWAIT_TEST(R25_a_reader_that_is_killed_loses_no_notify)
 {
@@ -717,8 +729,8 @@ MEMWAIT_TEST(R25_a_reader_that_is_killed_loses_no_notify)
 		ASSERT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 		ret = child_status(pid);
 		/*
-		 * The process was dead before the notify, or it passed on the notify that it could
-		 * not see.
+		 * The process was dead before the notify, or it passed on the notify, which it
+		 * could not read.
 		 */
 		ASSERT_EQ(128 + SIGKILL, ret);
 		ASSERT_EQ(1, mw_read(self->fd, &done, 1));

@@ -79,7 +79,7 @@ LIMITS_TEST(R24_the_limit_applies_per_user_not_per_context)
 			_exit(2);
 		if (mw_arm(fd, self->word, 0) != MEMWAIT_PENDING)
 			_exit(3);
-		/* Waits in a context are charged to the user that opened it. */
+		/* Waits in a context are charged to the user that opened the context. */
 		if (mw_arm(other, self->word, 0) != -ENOSPC)
 			_exit(4);
 		_exit(0);
@@ -121,8 +121,8 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[i], i));
 	after = read_number(CGROUP "/memory.current");
 	/*
-	 * A wait and its queue take up to 430 bytes with lock debugging; below 120 one is not
-	 * charged.
+	 * A wait and its queue take up to 430 bytes with lock debugging. If they took less than 120
+	 * bytes, one of them would not have been charged.
 	 */
 	EXPECT_LT(before + MANY * 120L, after);
 	EXPECT_GT(before + MANY * 500L, after);
@@ -138,7 +138,7 @@ static long charged(void)
 
 #define FILES	4000
 
-/* Opens many files. Returns the increase of the charge, or -1. */
+/* Opens many files. Returns the increase of the memory charge, or -1. */
 static long open_many(const char *path, int *fds)
 {
 	long before = charged();
@@ -160,7 +160,7 @@ static void close_many(const int *fds)
 		close(fds[i]);
 }
 
-/* Contexts (their cost in excess of other files) and ids are charged. */
+/* The memory of contexts (in excess of other files) and of ids is charged. */
 LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
 {
 	struct rlimit many = { FILES + 100, FILES + 100 };
@@ -173,7 +173,7 @@ LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", FILES + 100));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_owners", FILES + 100));
-	/* Each processor charges ahead of time. */
+	/* The kernel charges memory for each processor ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
 	others = open_many("/dev/null", fds);
@@ -208,7 +208,7 @@ struct interrupted {
 	int results[2];
 };
 
-/* Uses its stack before the measured part begins. */
+/* The thread uses its stack before the measurement begins. */
 static void *be_interrupted_twice(void *arg)
 {
 	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
@@ -265,11 +265,11 @@ LIMITS_TEST(R31_positions_are_charged_to_the_memory_cgroup)
 }
 
 #define LEFT		4000
-#define TOGETHER	64	/* waits that are armed in one call; the first one stays */
+#define TOGETHER	64	/* number of waits armed in one call; the first of them stays */
 
 /*
- * A user that cancels most waits may arm as many new ones; the cancelled waits must not cost
- * memory.
+ * A user that cancels most of its waits may arm as many new waits. Therefore the cancelled waits
+ * must not use memory.
  */
 LIMITS_TEST(R31_a_remaining_wait_holds_no_memory_of_cancelled_waits)
 {
@@ -287,7 +287,7 @@ LIMITS_TEST(R31_a_remaining_wait_holds_no_memory_of_cancelled_waits)
 		entries[j].wait = (struct memwait_wait) { .addr = (uintptr_t)self->word,
 							  .deadline = MEMWAIT_FOREVER,
 							  .flags = U32 };
-	/* Each processor charges ahead of time. */
+	/* The kernel charges memory for each processor ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
 	before = read_number(CGROUP "/memory.current");
@@ -303,7 +303,10 @@ LIMITS_TEST(R31_a_remaining_wait_holds_no_memory_of_cancelled_waits)
 	after = read_number(CGROUP "/memory.current");
 	EXPECT_EQ(left, mw_waiters(self->fd, self->word, U32));
 	TH_LOG("%ld bytes for each remaining wait", (after - before) / left);
-	/* Includes what the context caches for reuse and the pages that are charged ahead. */
+	/*
+	 * This includes the memory that the context caches for reuse and the pages that are charged
+	 * ahead of time.
+	 */
 	EXPECT_GT(before + left * 450L + (256 << 10), after);
 	close(self->fd);
 	self->fd = memwait_open(O_NONBLOCK);
@@ -326,7 +329,8 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	max = open(CGROUP "/memory.max", O_WRONLY);
 	ASSERT_LE(0, max);
 	/*
-	 * A page fault at the limit would kill: touch everything used later now, including errno.
+	 * At the limit a page fault would kill the process. Therefore all memory that is used later
+	 * is touched now, including errno.
 	 */
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 4));
 	EXPECT_EQ(0, mw_notify(self->fd, &words[0], 1, U32));
@@ -428,11 +432,11 @@ LIMITS_TEST(R24_an_entry_that_fails_is_not_counted)
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
 
-/* A subordinate user id, as newuidmap(1) maps it: user 0 in the namespace. */
+/* A subordinate user id, as newuidmap(1) maps it. In the namespace it is user 0. */
 #define SUBORDINATE	100000
 
 /*
- * Enters a new user namespace, whose maps the parent writes, and becomes user 0 there. Exits with
+ * Enters a new user namespace, whose maps the parent writes, and becomes user 0 in it. Exits with
  * 77 if this is not possible.
  */
 static void enter_namespace(int parent)
@@ -461,9 +465,9 @@ static pid_t fork_into_namespace(int *parent)
 		return 0;
 	}
 	close(ends[1]);
-	/* If the child has ended, its status says why. */
+	/* If the child has ended, its exit status shows why. */
 	if (read(ends[0], &c, 1) == 1) {
-		/* A process without a group there could not create a nested namespace. */
+		/* A process whose group is not mapped could not create a nested namespace. */
 		snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
 		if (write_file(path, "0 0 65536"))
 			kill(pid, SIGKILL);
@@ -477,7 +481,7 @@ static pid_t fork_into_namespace(int *parent)
 	return pid;
 }
 
-/* Arms up to n waits, in a context that stays open. Returns how many were armed. */
+/* Arms up to n waits in a context that stays open. Returns how many waits were armed. */
 static int arm_some(uint32_t *word, int n)
 {
 	int fd = memwait_open(0), i;
@@ -488,7 +492,7 @@ static int arm_some(uint32_t *word, int n)
 	return i;
 }
 
-/* All users of the user namespaces that a user creates count as that user. */
+/* All users of the user namespaces that a user creates are counted as that user. */
 LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 {
 	int parent, ret;
@@ -503,7 +507,7 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 		CHECK(arm_some(self->word, 5) == 5);
 		CHECK(!setresuid(1, 1, 1));
 		CHECK(arm_some(self->word, 6) == 5);
-		/* With nested namespaces the outermost one counts. */
+		/* With nested namespaces the creator of the outermost namespace counts. */
 		CHECK(!unshare(CLONE_NEWUSER));
 		CHECK(arm_some(self->word, 1) == 0);
 		_exit(0);
@@ -514,7 +518,7 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 	EXPECT_EQ(0, ret);
 }
 
-/* Users of a namespace that root has created count as separate users. */
+/* Users of a namespace that root has created are counted separately. */
 LIMITS_TEST(R31_users_of_a_namespace_of_root_have_separate_limits)
 {
 	int parent, ret;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Helpers for tests of limits: the limit of the module, memory cgroups. */
+/* Helpers for tests of the module's limits and of memory cgroups. */
 #ifndef LIMITS_TEST_H
 #define LIMITS_TEST_H
 
@@ -17,7 +17,7 @@ static inline void become_nobody(void)
 {
 	if (setgid(NOBODY) || setuid(NOBODY))
 		_exit(99);
-	prctl(PR_SET_DUMPABLE, 1);	/* so that /proc/self still belongs to the process */
+	prctl(PR_SET_DUMPABLE, 1);	/* makes /proc/self belong to the process again */
 }
 
 /* A check in a child, which exits if it fails. */
@@ -58,10 +58,10 @@ FIXTURE_TEARDOWN(limits)
 
 #define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 300)
 
-/* Returns false without cgroup v2 memory control. */
+/* Returns false if the memory controller of cgroup v2 is not available. */
 static inline bool make_cgroup(void)
 {
-	rmdir(CGROUP);	/* left by a killed test */
+	rmdir(CGROUP);	/* a killed test may have left it */
 	if (!mkdir(CGROUP, 0755) && read_number(CGROUP "/memory.current") >= 0)
 		return true;
 	rmdir(CGROUP);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* For tests with many threads, waits or words, which print measurements. */
+/* Helpers for tests with many threads, waits or words, which print measurements. */
 #ifndef LOAD_TEST_H
 #define LOAD_TEST_H
 
@@ -11,7 +11,7 @@ static inline double seconds_since(uint64_t start)
 	return (double)(now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_SEC;
 }
 
-/* The value of a line of /proc/meminfo, in bytes. */
+/* Returns the value of a line of /proc/meminfo in bytes. */
 static inline long memory_of(const char *name)
 {
 	return read_number_of("/proc/meminfo", name) * 1024;

@@ -3,7 +3,7 @@
 #include "load_test.h"
 
 /*
- * Wait i belongs to context i % CONTEXTS. The first waits are all on word 0, any other wait i is on
+ * Wait i belongs to context i % CONTEXTS. The first waits are all on word 0; any other wait i is on
  * word i. Half of the waits of each context have a deadline far in the future.
  */
 #define CONTEXTS	100
@@ -13,7 +13,7 @@ enum { ARMED, NOTIFIED, GONE };
 
 struct many {
 	int fds[CONTEXTS];	/* -1: closed */
-	int n, on_word_0;	/* waits, and how many of them are on word 0 */
+	int n, on_word_0;	/* number of waits, and how many of them are on word 0 */
 	uint32_t *words;
 	uint64_t *ids;
 	uint32_t *when;		/* ordinal number of the notify */
@@ -62,7 +62,7 @@ static void notified(struct many *m, int i)
 	m->pending[context_of(i)]--;
 }
 
-/* Returns a pending wait that is alone on its word. */
+/* Returns a pending wait that is the only wait on its word. */
 static int pick(struct many *m)
 {
 	int i;
@@ -73,7 +73,10 @@ static int pick(struct many *m)
 	return i;
 }
 
-/* Reads all completions. Each wait must have been notified, appear once, and be in order (R20). */
+/*
+ * Reads all completions. Each wait must have been notified, must appear once, and must be in order
+ * (R20).
+ */
 static int read_context(struct many *m, int context, int *wrong)
 {
 	struct memwait_completion done[256];
@@ -121,14 +124,14 @@ static int sum_pending(struct many *m)
 	return sum;
 }
 
-/* Notifies the remaining waits: each word once, and word 0 until it has no waiters. */
+/* Notifies the remaining waits: each word once, but word 0 until it has no waiters. */
 static int notify_the_rest(struct many *m, int fd, int *wrong)
 {
 	static struct memwait_notify notifies[BATCH];
 	static uint32_t woken[BATCH];
 	int i, j, c, nr, sum = mw_notify(fd, m->words, MEMWAIT_ALL, U32);
 
-	/* In the order of arming. */
+	/* The waits are read in the order of arming. */
 	for (c = 0; c < CONTEXTS; c++) {
 		for (i = c; i < m->on_word_0; i += CONTEXTS) {
 			if (m->state[i] == ARMED)
@@ -193,7 +196,7 @@ TEST_F_TIMEOUT(limits, R24_a_million_pending_waits, 600)
 		ASSERT_EQ(0, mw_notify(self->fd, &m.words[one], MEMWAIT_ALL, U32));
 		notified(&m, one);
 	}
-	/* The oldest waits on word 0 are those of the first contexts. */
+	/* The oldest waits on word 0 belong to the first contexts. */
 	ASSERT_EQ(some / 10, mw_notify(self->fd, m.words, some / 10, U32));
 	ASSERT_EQ(m.on_word_0 - some / 10, mw_waiters(self->fd, m.words, U32));
 	for (c = 0; c < CONTEXTS / 10; c++) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R5, R12, R16 to R20, R23, R25: random non-blocking calls have exactly the results of a simple
- * model, which has a list of waiters for each word, oldest first. Single and group async waits fill
- * the lists. Words are private or shared, mapped at two addresses, and of all sizes.
+ * model. The model has a list of waiters for each word, oldest first. The lists contain single and
+ * group async waits. Words are private or shared, are mapped at two addresses, and have all sizes.
  *
- * The steps are generated in advance, in episodes that begin with an empty state. Whatever a step
- * refers to exists regardless of the steps before. When the module and the model differ, steps can
- * therefore be removed as long as a difference remains, and the remaining few are printed.
+ * The steps are generated in advance, in episodes that begin with an empty state. All objects that
+ * a step refers to exist, whichever steps precede it. When the module and the model differ, steps
+ * can therefore be removed as long as a difference remains. The test prints the remaining steps.
  *
  * MEMWAIT_MODEL_SEED and MEMWAIT_MODEL_STEPS set the seed and the number of steps.
  */
@@ -24,7 +24,7 @@ static uint32_t flags(const struct entry *e)
 	return e->flags | (e->bad ? UNKNOWN_FLAG : 0);
 }
 
-/* The bits beyond the word's size are not zero and must not matter. */
+/* The bits above the word's size are not zero and must be ignored. */
 static uint64_t expected(struct model *m, const struct entry *e)
 {
 	int size = 1 << (e->flags & MEMWAIT_SIZE_MASK);
@@ -55,7 +55,7 @@ static struct memwait_notify notify_of(struct model *m, const struct entry *e)
 	};
 }
 
-/* The words of a group, which are in the entries from @first on. */
+/* The words of a group, which are in the entries that begin with @first. */
 static void group_of(struct model *m, const struct step *s, int first, int nr,
 		     struct memwait_wait *waits, const struct entry **words)
 {
@@ -283,7 +283,7 @@ static void step_wait_async(struct model *m, struct context *c, const struct ste
 static void step_cancel(struct model *m, struct context *c, const struct step *s)
 {
 	struct memwait_cancel arg = { .reserved = s->bad };
-	int back = s->number % RECENT;	/* a recent wait; its id may belong to another context */
+	int back = s->number % RECENT;	/* a recent wait, whose id may belong to another context */
 	struct wait *w;
 	int ret;
 
@@ -381,7 +381,7 @@ static void open_context(struct model *m, struct context *c)
 }
 
 /*
- * First all waits leave their queues, then unread notifies are passed on in the order of the
+ * First all waits leave their queues. Then unread notifies are passed on, in the order of the
  * completions. Consecutive completions of one word are passed on together.
  */
 static void close_context(struct model *m, struct context *c)
@@ -403,7 +403,7 @@ static void close_context(struct model *m, struct context *c)
 	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++) {
 		struct queue *queue = c->completed[i]->queue;
 
-		/* NULL for a wait that has timed out. */
+		/* The queue is NULL for a wait that has timed out. */
 		if (!queue)
 			continue;
 		if (last && last != queue) {
@@ -428,7 +428,7 @@ static const struct kind {
 	int weight;			/* relative frequency */
 	void (*step)(struct model *m, struct context *c, const struct step *s);
 	int words;			/* number of words, or MANY */
-	bool counts;			/* each with a count */
+	bool counts;			/* each word has a count */
 } kinds[] = {
 	{ "WAIT", 4, step_wait, 1, false },
 	{ "WAIT_ANY", 4, step_wait_any, 1, false },
@@ -472,7 +472,7 @@ static void empty_queues(struct model *m)
 	}
 }
 
-/* Returns after how many steps there was a difference (it may show only at the end), or 0. */
+/* Returns after how many steps there was a difference (which may show only at the end), or 0. */
 static int run(struct model *m, const struct step *steps, int nr)
 {
 	struct memwait_info info;
@@ -514,7 +514,7 @@ static int run(struct model *m, const struct step *steps, int nr)
 
 /* Generating steps. */
 
-/* Takes a number below n out of a random number. */
+/* Derives a number below n from a random number. */
 static uint32_t take(uint64_t *bits, uint32_t n)
 {
 	uint32_t number = *bits % n;
@@ -524,8 +524,8 @@ static uint32_t take(uint64_t *bits, uint32_t n)
 }
 
 /*
- * Uses few words, so that waiters share them. Most words are valid and equal, because a group needs
- * all of its words to be.
+ * Uses few words, so that several waiters have the same word. Most words are valid and equal,
+ * because a group needs all of its words to be valid and equal.
  */
 static void make_entry(struct model *m, struct entry *e, uint64_t *random, int areas)
 {
@@ -595,7 +595,10 @@ static int try_without(struct model *m, struct step *steps, int nr, int at, int 
 	return done;
 }
 
-/* Applies the way-th simplification to a step. Returns false if there are no more. */
+/*
+ * Applies the simplification number @way to a step. Returns false if there are no more
+ * simplifications.
+ */
 static bool simplify(struct step *s, int way)
 {
 	int i = way / 3, nr = s->kind->words;
@@ -625,7 +628,7 @@ static bool simplify(struct step *s, int way)
 	return true;
 }
 
-/* Returns how many steps remain. */
+/* Removes and simplifies steps while a difference remains. Returns how many steps remain. */
 static int shrink(struct model *m, struct step *steps, int nr)
 {
 	uint64_t end = m->mistake ? ~0ULL : in_ms(SECONDS * 1000);
@@ -633,7 +636,7 @@ static int shrink(struct model *m, struct step *steps, int nr)
 	bool again = true;
 
 	if (run(m, steps, nr) != nr)
-		return nr;		/* not reproducible */
+		return nr;		/* the difference is not reproducible */
 	while (again && nr && in_ms(0) < end) {
 		again = false;
 		for (chunk = nr; chunk; chunk /= 2) {
@@ -656,7 +659,7 @@ static int shrink(struct model *m, struct step *steps, int nr)
 				if (run(m, steps, nr) == nr) {
 					before = steps[at];
 					again = true;
-					way--;		/* the same way may apply again */
+					way--;		/* the simplification may apply again */
 				} else {
 					steps[at] = before;
 				}
@@ -769,7 +772,7 @@ TEST_F_TIMEOUT(memwait, R5_the_module_behaves_like_a_simple_model, 86400)
 	close(m->watch);
 }
 
-/* Each mistake takes a few steps to show. */
+/* It takes several steps until a mistake causes a difference. */
 TEST_F_TIMEOUT(memwait, R5_a_mistake_of_the_model_is_found, 600)
 {
 	struct model *m = make_model(_metadata, self->word);

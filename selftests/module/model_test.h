@@ -5,16 +5,16 @@
 
 #include "async_test.h"
 
-#define STEPS		1000000		/* or as many as SECONDS allow, but at least LEAST_STEPS */
+#define STEPS		1000000		/* limited by SECONDS, but at least LEAST_STEPS */
 #define LEAST_STEPS	20000
 #define SECONDS		LOAD(20, 8)
 #define EPISODE		500
 #define CONTEXTS	3
-#define ENTRIES		16		/* in a batch */
-#define MOST_MEMBERS	16384		/* in one episode */
+#define ENTRIES		16		/* number of entries in a batch */
+#define MOST_MEMBERS	16384		/* limit in one episode */
 #define MOST_READ	40
 #define READ_SIZES	(MOST_READ * sizeof(struct memwait_completion) + 1)
-#define RECENT		32		/* candidates for CANCEL */
+#define RECENT		32		/* number of waits that CANCEL may choose from */
 #define MANY		-1
 #define LATER		0x4000000000000000ULL	/* 146 years: a deadline, not MEMWAIT_FOREVER */
 #define UNKNOWN_FLAG	0x40
@@ -28,7 +28,7 @@ enum area { PRIVATE, SHARED, AGAIN, AREAS };
 struct entry {
 	uint8_t area, offset;
 	uint8_t flags;			/* MEMWAIT_SIZE_*, MEMWAIT_PRIVATE */
-	uint8_t unequal;		/* 0: expect the current value; else: which bit differs */
+	uint8_t unequal;		/* 0: expects the current value; else the differing bit */
 	bool bad;			/* has an unknown flag */
 	bool realtime;
 	uint64_t deadline;		/* never in the near future */
@@ -42,8 +42,8 @@ struct step {
 	uint8_t context;
 	uint8_t nr;			/* number of entries, for kinds with an array */
 	bool bad;			/* a reserved field is not 0 */
-	bool other;			/* NOTIFY_WAIT: MEMWAIT_NOTIFIED; NOTIFY_MANY: no woken */
-	uint32_t number;		/* READ: bytes; CANCEL: which wait; STORE: the value */
+	bool other;			/* NOTIFY_WAIT: MEMWAIT_NOTIFIED; NOTIFY_MANY: NULL */
+	uint32_t number;		/* READ: bytes; CANCEL: index of a wait; STORE: value */
 	struct entry entries[ENTRIES];
 };
 
@@ -72,7 +72,7 @@ struct wait {
 	struct member *members;
 	int nr;
 	int index;			/* the notified member */
-	struct queue *queue;		/* the queue of the notified member */
+	struct queue *queue;		/* queue of the notified member */
 };
 
 struct context {
@@ -94,7 +94,7 @@ struct model {
 	struct memwait_info info;	/* INFO before the first wait */
 	int sizes;
 
-	/* Since the start of the episode. */
+	/* Since the start of the episode: */
 	struct queue queues[4 * AREA_SIZE];
 	struct context contexts[CONTEXTS];
 	struct wait waits[MOST_MEMBERS];
@@ -105,7 +105,7 @@ struct model {
 	const char *doing;
 	char difference[256];
 
-	/* Since the start of the test; these show that there was something to compare. */
+	/* Counts since the start of the test, which show that the test compared something: */
 	long woken, groups_woken, moved, cancelled, read, passed_on;
 };
 
@@ -171,7 +171,7 @@ static void join(struct member *member, struct queue *q, int at)
 	member->queue = q;
 }
 
-/* Returns how many waiters it woke. */
+/* Returns the number of woken waiters. */
 static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
 {
 	uint32_t woken;
@@ -197,7 +197,7 @@ static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
 	return woken;
 }
 
-/* Returns how many waiters it moved. */
+/* Returns the number of moved waiters. */
 static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint32_t count)
 {
 	static struct member *moving[MOST_MEMBERS];
@@ -205,7 +205,7 @@ static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint
 	uint32_t i;
 
 	m->moved += nr;
-	/* Within one queue, waiters stay where they are. */
+	/* If both words have the same queue, the waiters do not move. */
 	if (from == to)
 		return nr;
 	for (i = 0; i < nr; i++) {
@@ -227,7 +227,7 @@ static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
 	return NULL;
 }
 
-/* Returns the pin of the context's last wait of that kind. */
+/* Returns the pin of the context's last wait on a shared or private word. */
 static struct pin *pin_of(struct model *m, struct context *c, bool shared)
 {
 	struct pin *pin = c->last[shared];

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# R26: insmod, rmmod and rmmod while in use. R31: the default limits. MEMWAIT_KO names the module's
-# file where it is not installed. The module is left loaded if it was loaded before.
+# R26: insmod, rmmod, and rmmod while the module is in use. R31: the default limits. If the module
+# is not installed, MEMWAIT_KO is the name of its file. If the module was loaded before the test, it
+# is loaded afterwards.
 
 loads=${MEMWAIT_LOADS:-50}
 count=0
@@ -26,7 +27,8 @@ unload()
 	rmmod memwait
 }
 
-# Waits until nothing keeps the module: what has just died may do so a moment longer.
+# Waits until the module has no users. A process that has just died may use the module a moment
+# longer.
 await_unused()
 {
 	i=0
@@ -36,7 +38,7 @@ await_unused()
 	done
 }
 
-# result STATUS TEXT: one line of TAP.
+# result STATUS TEXT: prints one line of TAP.
 result()
 {
 	count=$((count + 1))
@@ -57,14 +59,14 @@ load_and_unload()
 	done
 }
 
-# limit NAME: what holds.
+# limit NAME: prints the limit that is in effect.
 limit()
 {
 	cat "/sys/module/memwait/parameters/max_user_$1"
 }
 
-# grows NAME KIB: is there one for so much memory? The machine's may have changed a little since the
-# module was loaded.
+# grows NAME KIB: checks that the limit is the memory divided by KIB. The size of the machine's
+# memory may have changed slightly since the module was loaded.
 grows()
 {
 	memory=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
@@ -96,7 +98,7 @@ status=$?
 [ $status -ne 0 ] && loaded
 result $? "R26 rmmod while open is refused"
 
-# kmod and busybox word EBUSY differently.
+# kmod and busybox print different messages for EBUSY.
 echo "$message" | grep -qE 'in use|busy|temporarily unavailable'
 result $? "R26 rmmod while open says that the module is busy: $message"
 
@@ -118,8 +120,8 @@ unload && load
 grows waits 16 && grows contexts 256 && grows owners 64
 result $? "R31 other limits grow with the memory"
 
-# What one of each takes: 312 bytes, 744 and 208. And 12 KiB of a dead process, for each context, and
-# for each further one that counts as 16 waits and is waited on.
+# One wait takes 312 bytes, one context 744 and one owner 208. In addition, 12 KiB of a dead process
+# are counted for each context and for every 17 waits.
 taken=$(($(limit waits) * 312 + $(limit contexts) * 744 + $(limit owners) * 208))
 taken=$((taken + ($(limit contexts) + $(limit waits) / 17) * 12288))
 [ $taken -lt $((memory * 1024 / 7)) ] || [ "$memory" -eq 262144 ]

@@ -60,7 +60,7 @@ MEMWAIT_TEST(R13_wakes_as_many_as_it_says)
 		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
 	EXPECT_EQ(0, done(w + 3, NR - 3));
 
-	/* A count above the number of waiters. */
+	/* The count is greater than the number of waiters. */
 	EXPECT_EQ(NR - 3, mw_notify(self->fd, self->word, NR, U32));
 	for (i = 3; i < NR; i++)
 		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
@@ -101,7 +101,7 @@ MEMWAIT_TEST(R15_does_not_read_the_word)
 	struct waiter w;
 
 	start_all(self->fd, self->word, &w, 1);
-	/* A notify does not fault the dropped page in. */
+	/* A notify does not fault in the dropped page. */
 	EXPECT_EQ(0, madvise(self->word, self->page, MADV_DONTNEED));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R13, R15, R22: NOTIFY_MANY has the effect of the same notifies one after another. */
+/* R13, R15, R22: NOTIFY_MANY has the same effect as its notifies made one after another. */
 #include "several_test.h"
 
-#define MANY	1000	/* more than one step */
+#define MANY	1000	/* more words than one step processes */
 
 static struct memwait_notify notify_of(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	return (struct memwait_notify) { .addr = (uintptr_t)word, .count = count, .flags = flags };
 }
 
-/* Fills in notifies of n adjacent words, @count waiters of each. */
+/* Fills in notifies of n adjacent words, each with the count @count. */
 static void notifies_of(struct memwait_notify *notifies, const uint32_t *word, int n,
 			uint32_t count)
 {
@@ -31,7 +31,7 @@ static bool arm(int fd, const uint32_t *word, int n)
 	return true;
 }
 
-/* Returns how many of n adjacent words have waiters. */
+/* Returns how many of the n adjacent words have waiters. */
 static int left(int fd, const uint32_t *word, int n)
 {
 	int i, sum = 0;
@@ -78,8 +78,8 @@ static uint32_t *map_file(size_t size)
 }
 
 /*
- * A page is looked up once for adjacent entries, but its words may be private or shared, and pages
- * of two mappings may alternate.
+ * For adjacent entries a page is looked up once. However, its words may be private or shared, and
+ * pages of two mappings may alternate.
  */
 MEMWAIT_TEST(R8_notify_many_words_of_one_page)
 {
@@ -121,7 +121,7 @@ MEMWAIT_TEST(R8_notify_many_words_of_one_page)
 	munmap(b, self->page);
 }
 
-/* Adjacent pages of two files, and an unmapped page. */
+/* The entries refer to adjacent pages of two files, and to an unmapped page. */
 MEMWAIT_TEST(R8_notify_many_words_of_adjacent_pages)
 {
 	const int last = self->page / sizeof(uint32_t) - 1;
@@ -145,7 +145,7 @@ MEMWAIT_TEST(R8_notify_many_words_of_adjacent_pages)
 	munmap(a, self->page);
 }
 
-/* An entry is invalid if the same NOTIFY would be. */
+/* An entry is invalid if a NOTIFY with the same arguments would be invalid. */
 MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_the_call)
 {
 	static const int places[] = { 0, 1, 15, 16, 17, 39 };
@@ -170,14 +170,17 @@ MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_the_call)
 			fill(woken, 40);
 			EXPECT_EQ(places[i] ? places[i] : errors[j],
 				  mw_notify_many(self->fd, notifies, 40, woken));
-			/* The entries before the bad one have been notified, none behind it. */
+			/*
+			 * The entries before the bad entry have been notified, and no entry after
+			 * it.
+			 */
 			EXPECT_EQ(places[i] ? places[i] : -EAGAIN, mw_read(self->fd, done, 40));
 			for (n = 0; n < 40; n++) {
 				EXPECT_EQ(n >= places[i], mw_waiters(self->fd, self->word + n,
 								     U32));
 				EXPECT_EQ(n < places[i] ? 1 : UNTOUCHED, woken[n]);
 			}
-			/* The call fails with the error of its first entry. */
+			/* The call fails with the error of the first entry. */
 			EXPECT_EQ(errors[j], mw_notify_many(self->fd, notifies + places[i], 1,
 							    woken));
 			notifies_of(notifies, self->word, 40, 1);
@@ -207,7 +210,7 @@ MEMWAIT_TEST(R2_notify_many_an_array_that_extends_beyond_memory)
 		EXPECT_EQ(40 - n, left(self->fd, self->word, 40));
 		EXPECT_EQ(UNTOUCHED, woken[n]);
 		EXPECT_EQ(n ? n : -EFAULT, mw_notify_many(self->fd, notifies, INT32_MAX, NULL));
-		/* An entry that is only half mapped. */
+		/* Only half of the entry is mapped. */
 		notifies = (void *)((char *)notifies + 8);
 		if (n == 0)
 			EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, notifies - 1, 1, NULL));
@@ -221,7 +224,9 @@ MEMWAIT_TEST(R2_notify_many_an_array_that_extends_beyond_memory)
 	EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, (void *)-16UL, INT32_MAX, NULL));
 }
 
-/* If the result of an entry cannot be written, neither this entry nor any later one is notified. */
+/*
+ * If the result of an entry cannot be written, neither this entry nor any later entry is notified.
+ */
 MEMWAIT_TEST(R2_notify_many_results_that_cannot_be_written)
 {
 	static const int lengths[] = { 0, 1, 15, 16, 17, 39 };
@@ -261,8 +266,8 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 	int i, j, n;
 
 	/*
-	 * Three waiters for each word. The words are private, shared, or private by the flag, and
-	 * the size flags include smaller sizes.
+	 * Each word has three waiters. The words are private, shared, or private by the flag. The
+	 * flags have various sizes.
 	 */
 	for (i = 0; i < 60; i++) {
 		uint32_t *word = words[i % 3 == 1] + i;
@@ -281,8 +286,8 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 		sum += expected;
 	}
 	/*
-	 * R20, R12: completions come in the order of the entries, the oldest waiter of each entry
-	 * first.
+	 * R20, R12: completions come in the order of the entries, and for each entry in the order
+	 * of the waiters.
 	 */
 	for (i = 0; i < 60; i++) {
 		for (j = 0; j < (int)woken[i]; j++) {
@@ -293,13 +298,13 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 	}
 	EXPECT_EQ(0, sum);
 	EXPECT_FALSE(mw_readable(self->fd));
-	/* The remaining waiters, without an array for the results. */
+	/* Notifies the remaining waiters without an array for the results. */
 	for (i = 0; i < 60; i++)
 		notifies[i].count = MEMWAIT_ALL;
 	EXPECT_EQ(60, mw_notify_many(self->fd, notifies, 60, NULL));
 	for (n = 0; (i = mw_read(self->fd, done, 64)) > 0; n += i)
 		;
-	EXPECT_EQ(180 - 111, n);	/* of 180; each 18 entries woke 36, the last 6 woke 3 */
+	EXPECT_EQ(180 - 111, n);	/* 18 entries woke 36 of 180 waiters, the last 6 woke 3 */
 }
 
 MEMWAIT_TEST(R13_notify_many_of_a_word_more_than_once)
@@ -341,7 +346,7 @@ MEMWAIT_TEST(R13_notify_many_very_many)
 		ASSERT_EQ(3 * i, done[i].user_data);
 }
 
-/* R15: PRIVATE words are not looked up, nor are words with a count of 0. */
+/* R15: neither PRIVATE words nor words with a count of 0 are looked up. */
 MEMWAIT_TEST(R15_notify_many_needs_no_mapping_like_notify)
 {
 	uint32_t *hole = hole_page(), woken[3];
@@ -401,7 +406,7 @@ MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
 	EXPECT_EQ(0, woken[2]);
 	EXPECT_EQ(0, left(self->fd, self->word, 3));
 
-	/* With a second group and single waits behind it. */
+	/* A second group and single waits are queued behind the first group. */
 	w = any_of(self->fd, waits, 3);
 	any_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 7, NULL));
@@ -423,7 +428,10 @@ MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
 }
 
-/* More contexts than one notify can collect for its final wake-ups, each twice. */
+/*
+ * There are more contexts than one notify can collect for its final wake-ups. The call wakes each
+ * of them twice.
+ */
 MEMWAIT_TEST(R22_notify_many_contexts)
 {
 	struct memwait_completion done[4];
@@ -453,7 +461,7 @@ struct event_loop {
 	int stop;
 };
 
-/* Counts edges without sleeping, so that two edges of one call count as two. Reads nothing. */
+/* Counts edges without sleeping, so that two edges of one call count twice. Does not read. */
 static void *count_edges(void *arg)
 {
 	struct event_loop *loop = arg;
@@ -466,7 +474,7 @@ static void *count_edges(void *arg)
 	return NULL;
 }
 
-/* All completions of one call produce one edge. */
+/* All completions of one call produce a single edge. */
 MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 {
 	struct event_loop loop = { .fd = self->fd, .epoll = epoll_create1(EPOLL_CLOEXEC) };
@@ -493,12 +501,12 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	close(loop.epoll);
 }
 
-/* So few waits that one step would suffice, if the groups were not so large. */
+/* The number of waits is so small that one step would suffice if the groups were smaller. */
 #define LONG_GROUPS	16
 
 /*
- * Each group takes a step of its own, whether the groups wait on one word or on several. The event
- * loop is not woken for each step.
+ * Each group takes its own step, whether the groups wait on one word or on several words.
+ * Nevertheless the event loop is not woken for each step.
  */
 MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)
 {
@@ -535,7 +543,7 @@ MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)
 	close(loop.epoll);
 }
 
-/* R1: stores to many words, and one call for all of them. */
+/* R1: stores to many words, followed by one call for all of these words. */
 struct rounds {
 	int fd, rounds;
 	uint32_t *word, *answer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R17: NOTIFY_WAIT has the effect of NOTIFY followed by WAIT, and a restart does not notify twice.
- * R36: a thread that it wakes may run on the caller's processor.
+ * R36: the woken thread may run on the caller's processor.
  */
 #include <sys/utsname.h>
 
@@ -25,14 +25,14 @@ static int mw_notify_wait(int fd, struct memwait_notify_wait *arg)
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, arg);
 }
 
-/* Returns whether the struct is unchanged except for its output. */
+/* Returns whether the struct is unchanged, except for its output. */
 static bool as_passed(struct memwait_notify_wait now, const struct memwait_notify_wait *was)
 {
 	now.notified = was->notified;
 	return !memcmp(&now, was, sizeof(now));
 }
 
-/* Arms n async waits that only a notify of the word ends. */
+/* Arms n async waits that only a notify of the word can end. */
 static bool arm(int fd, const void *word, int n)
 {
 	while (n--) {
@@ -51,7 +51,7 @@ struct notifier {
 
 ADAPTER(notifier_main, struct notifier *n, mw_notify_wait(n->fd, n->arg))
 
-/* Returns when the thread is queued as the n-th waiter. */
+/* Starts the thread. Returns when the thread is queued as the n-th waiter. */
 static void notifier_start(struct notifier *n, int nth)
 {
 	runner_start(&n->runner, notifier_main, n);
@@ -83,7 +83,7 @@ MEMWAIT_TEST(R17_notify_wait_notifies_like_notify)
 
 			ASSERT_TRUE(arm(self->fd, word, 5));
 			woken = counts[i] < 5 ? (int)counts[i] : 5;
-			/* The notify is done first, whatever the result of the wait is. */
+			/* The notify is done first, whatever the result of the wait. */
 			arg = notify_then_wait(word, counts[i], self->word + 2, j < 3, 0);
 			arg.notify.flags = kinds[j % 2 ? 0 : j / 2];
 			was = arg;
@@ -93,7 +93,7 @@ MEMWAIT_TEST(R17_notify_wait_notifies_like_notify)
 			EXPECT_TRUE(as_passed(arg, &was));
 			EXPECT_EQ(woken ? woken : -EAGAIN, mw_read(self->fd, done, 6));
 			if (woken)
-				EXPECT_EQ(4, done[0].user_data);	/* the oldest */
+				EXPECT_EQ(4, done[0].user_data);	/* the oldest wait */
 			EXPECT_EQ(5 - woken, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
 			EXPECT_EQ(5 - woken ? 5 - woken : -EAGAIN, mw_read(self->fd, done, 6));
 		}
@@ -110,7 +110,7 @@ MEMWAIT_TEST(R17_notify_wait_wakes_and_is_woken)
 	waiter_start(&w);
 	notifier_start(&n, 1);
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
-	/* notified is written before the wait begins. */
+	/* The kernel writes @notified before the wait begins. */
 	EXPECT_EQ(1, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
 	EXPECT_FALSE(runner_is_done(&n.runner));
 	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
@@ -131,7 +131,7 @@ MEMWAIT_TEST(R17_notify_wait_on_one_word_does_not_wake_the_caller)
 
 	ASSERT_TRUE(arm(self->fd, self->word, 3));
 	runner_start(&first.runner, notifier_main, &first);
-	/* The number of waiters drops from three to one in one step. */
+	/* The number of waiters decreases from three to one in a single step. */
 	await_waiters(self->fd, self->word, U32, 1);
 	EXPECT_EQ(3, mw_read(self->fd, done, 4));
 	EXPECT_EQ(3, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
@@ -139,7 +139,7 @@ MEMWAIT_TEST(R17_notify_wait_on_one_word_does_not_wake_the_caller)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_FALSE(runner_is_done(&first.runner));
 
-	/* The second thread wakes the first and waits in its turn. */
+	/* The second thread wakes the first thread and then waits. */
 	runner_start(&second.runner, notifier_main, &second);
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&first));
 	await_waiters(self->fd, self->word, U32, 1);
@@ -177,7 +177,7 @@ MEMWAIT_TEST(R7_notify_wait_faults_the_word_in)
 		arg = notify_then_wait(self->word, 1, fresh, 0, FOREVER);
 		ASSERT_EQ(0, madvise(fresh, self->page, MADV_DONTNEED));
 		notifier_start(&n, 1);
-		/* However often the wait was retried, the notify was done once. */
+		/* The notify was done once, however often the wait was retried. */
 		EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 		EXPECT_EQ(1, mw_notify(self->fd, fresh, 1, U32));
 		EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
@@ -212,7 +212,7 @@ MEMWAIT_TEST(R17_notify_wait_restarted_does_not_notify_again)
 	EXPECT_EQ(5, handled);
 	EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
-	EXPECT_EQ(77, arg.notified);	/* not written again since the first time */
+	EXPECT_EQ(77, arg.notified);	/* not written again after the first time */
 	EXPECT_TRUE(as_passed(arg, &was));
 	EXPECT_EQ(18, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 }
@@ -293,7 +293,7 @@ MEMWAIT_TEST(R17_notify_wait_interrupted_and_called_again)
 		EXPECT_EQ(77, arg.notified);
 		EXPECT_TRUE(as_passed(arg, &was));
 		EXPECT_EQ(7, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
-		/* After the wait has ended, the same struct notifies again. */
+		/* After the wait has ended, a call with the same struct notifies again. */
 		ASSERT_TRUE(arm(self->fd, a, 10));
 		arg.wait.deadline = 0;
 		EXPECT_EQ(results[i] == MEMWAIT_NOT_EQUAL ? MEMWAIT_NOT_EQUAL : MEMWAIT_TIMED_OUT,
@@ -362,7 +362,7 @@ MEMWAIT_TEST(R6_notify_wait_a_counted_notify_takes_precedence_over_a_signal)
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 }
 
-/* Two threads or processes pass the turn back and forth, each with one struct for all its calls */
+/* Two threads or processes pass the turn back and forth. Each uses one struct for all its calls. */
 
 struct peer {
 	pthread_t thread;
@@ -400,7 +400,7 @@ static void hand_over_and_await(struct peer *p, struct memwait_notify_wait *arg,
 	p->wrong += ret != MEMWAIT_OK && ret != MEMWAIT_NOT_EQUAL;
 	p->notified += arg->notified;
 	p->wrong += arg->notified > 1 || !as_passed(*arg, was);
-	/* A late notify may belong to the turn before. */
+	/* A late notify may belong to the previous turn. */
 	await_turn(p);
 }
 
@@ -432,8 +432,8 @@ static void *run_second(void *peer)
 }
 
 /*
- * With one word, the word says whose turn it is. With two, each says whether it is its owner's
- * turn.
+ * If there is one word, its value says whose turn it is. If there are two words, each word says
+ * whether it is its owner's turn.
  */
 static void set_up(struct peer p[2], int fd, uint32_t *one, uint32_t *two, int rounds)
 {
@@ -459,7 +459,10 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_threads)
 		pthread_join(p[1].thread, NULL);
 		EXPECT_EQ(0, p[0].wrong);
 		EXPECT_EQ(0, p[1].wrong);
-		/* R5: the OKs of each thread are the notifies of the other. */
+		/*
+		 * R5: the number of OKs of each thread is the number of notifies of the other
+		 * thread.
+		 */
 		EXPECT_EQ(p[0].notified, p[1].oks);
 		EXPECT_EQ(p[1].notified, p[0].oks);
 		EXPECT_LT(0, p[0].notified + p[1].notified);
@@ -490,7 +493,10 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 	}
 }
 
-/* With permanent signals, which restart or interrupt calls, each turn is passed exactly once. */
+/*
+ * Signals are sent permanently and restart or interrupt calls. Each turn is still passed exactly
+ * once.
+ */
 MEMWAIT_TEST(R17_notify_wait_ping_pong_with_signals)
 {
 	struct peer p[2];
@@ -523,7 +529,7 @@ struct race {
 	long oks, notified, interrupted, timed_out, wrong;
 };
 
-/* Notifies a and waits on b, until the call ends other than by a signal. */
+/* Notifies a and waits on b. Repeats the call until it ends for another reason than a signal. */
 static void *notify_wait_hard(void *arg)
 {
 	struct race *r = arg;
@@ -580,7 +586,10 @@ MEMWAIT_TEST(R5_notify_wait_deadlines_and_signals_race)
 		EXPECT_EQ(0, mw_waiters(self->fd, words[i], U32));
 }
 
-/* The struct was passed with state 0 when the call began, which a restart cannot know. */
+/*
+ * The struct has the state of a restart when the call begins. If the call ends with an error, the
+ * kernel clears the state.
+ */
 MEMWAIT_TEST(R17_notify_wait_that_ends_with_an_error_clears_its_state)
 {
 	struct memwait_notify_wait arg = {
@@ -620,11 +629,11 @@ MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_notify_word_leaves_notified)
 	EXPECT_EQ(UNTOUCHED, arg.notified);
 }
 
-/* R36: a thread that is about to sleep gives its processor to the thread that it wakes */
+/* R36: a thread that is about to sleep gives its processor to the thread that it wakes. */
 
 #define SLEEPERS	40
 
-/* A thread that last ran on the second processor and records the processor on which it is woken. */
+/* A thread that last ran on the second processor. It records the processor on which it is woken. */
 struct sleeper {
 	pthread_t thread;
 	int fd;
@@ -652,8 +661,8 @@ static void *sleeper_main(void *arg)
 }
 
 /*
- * Returns how many of the sleepers are woken on the first processor, where this thread runs, or -1.
- * This thread sleeps unless @result, the result of its wait, is other than MEMWAIT_OK.
+ * Returns how many sleepers are woken on the first processor, on which this thread runs, or -1.
+ * This thread sleeps only if @result, the result of its wait, is MEMWAIT_OK.
  */
 static int count_woken_here(int fd, uint32_t *words, int result)
 {
@@ -674,7 +683,7 @@ static int count_woken_here(int fd, uint32_t *words, int result)
 		await_asleep(__atomic_load_n(&sleeper.tid, __ATOMIC_ACQUIRE));
 		arg = notify_then_wait(words, 1, words + 1, expected, deadline);
 		ret = mw_notify_wait(fd, &arg);
-		/* This thread stays busy on its processor. */
+		/* This thread keeps its processor busy. */
 		while (result != MEMWAIT_OK && !__atomic_load_n(words + 1, __ATOMIC_ACQUIRE))
 			;
 		pthread_join(sleeper.thread, NULL);
@@ -687,13 +696,13 @@ static int count_woken_here(int fd, uint32_t *words, int result)
 	return here;
 }
 
-/* The kernels whose scheduler takes the hint, see module/compat.h. */
+/* Returns whether the scheduler of this kernel uses the hint; see module/compat.h. */
 static bool hands_over(void)
 {
 	struct utsname name;
 	int major, minor;
 
-	/* In a kernel's own tree the driver has no version, and does not use the hint. */
+	/* A driver in the kernel's own tree has no version, and does not use the hint. */
 	return !access("/sys/module/memwait/version", F_OK) && !uname(&name) &&
 	       sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
 	       major * 1000 + minor >= 6006 && major * 1000 + minor < 7004;
@@ -711,7 +720,10 @@ MEMWAIT_TEST(R36_notify_wait_gives_its_processor_to_the_woken_thread)
 	EXPECT_IN_TIME(here >= SLEEPERS * 3 / 4);
 }
 
-/* The wait need not sleep, so the woken thread would have to queue behind the caller. */
+/*
+ * The wait need not sleep, so on this processor the woken thread would have to queue behind the
+ * caller.
+ */
 MEMWAIT_TEST(R36_notify_wait_that_does_not_sleep_keeps_its_processor)
 {
 	int here;
@@ -745,7 +757,7 @@ static void *spin_on_the_first_processor(void *arg)
 	return NULL;
 }
 
-/* The woken thread would have to queue behind the other threads on that processor. */
+/* Other threads run on this processor, so the woken thread would have to queue behind them. */
 MEMWAIT_TEST(R36_notify_wait_leaves_the_choice_to_the_scheduler_if_others_run)
 {
 	struct spinner spinner = { 0 };

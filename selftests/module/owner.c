@@ -35,7 +35,7 @@ OWNER_TEST(R33_a_context_has_a_separate_id)
 	EXPECT_TRUE(lives(self->fd, one));
 }
 
-/* Ids are distinct, and of two consecutive ids the first reveals nothing about the second. */
+/* Ids are distinct. An id reveals nothing about the next id. */
 OWNER_TEST(R33_no_id_is_reused)
 {
 	struct owned_waiter w = { .fd = self->fd };
@@ -51,7 +51,7 @@ OWNER_TEST(R33_no_id_is_reused)
 		EXPECT_EQ(0, w.id & ~MEMWAIT_OWNER_MASK);
 		ascending += ids[i] > ids[i - 1];
 	}
-	/* Bounds of ten standard deviations. */
+	/* The bounds are ten standard deviations. */
 	EXPECT_LT(186, ascending);
 	EXPECT_GT(314, ascending);
 	qsort(ids, ARRAY_SIZE(ids), sizeof(ids[0]), compare_numbers);
@@ -74,7 +74,7 @@ OWNER_TEST(R33_bad_arguments)
 	}
 }
 
-/* If the id cannot be written to the caller, no new id remains and an existing one stays valid. */
+/* If the id cannot be written to the caller, no new id remains, and an existing id stays valid. */
 OWNER_TEST(R31_an_id_that_cannot_be_written_is_not_created)
 {
 	struct memwait_owner *arg = (struct memwait_owner *)self->shared;
@@ -87,7 +87,7 @@ OWNER_TEST(R31_an_id_that_cannot_be_written_is_not_created)
 		arg->flags = flags[i];
 		ASSERT_EQ(0, mprotect(self->shared, self->page, PROT_READ));
 		EXPECT_EQ(-EFAULT, xioctl(fd, MEMWAIT_IOC_OWNER, arg));
-		/* This thread has an id; a child has none. */
+		/* This thread has an id; a child has no id. */
 		pid = run_in_child(xioctl(fd, MEMWAIT_IOC_OWNER, arg) != -EFAULT);
 		EXPECT_EQ(0, child_status(pid));
 		EXPECT_EQ(self->owners, mw_user_owners(self->fd));
@@ -106,7 +106,7 @@ OWNER_TEST(R34_a_waiter_without_an_id_is_eperm)
 	struct waiter w = thread_at(self->fd, &self->shared->go);
 	uint64_t id;
 
-	/* The context has no id yet, though the thread has one. */
+	/* The thread has an id, but the context has no id yet. */
 	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->shared->word, 0, 0, OWNED64, 0, NULL));
 	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->shared->word, 1, 0, OWNED64, 0, NULL));
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id));
@@ -135,7 +135,7 @@ OWNER_TEST(R34_value_then_owner_then_deadline)
 {
 	uint64_t *word = &self->shared->word;
 
-	*word = 1;	/* an id of no owner, with near certainty */
+	*word = 1;	/* no owner has this id, with near certainty */
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(self->fd, word, 2, 0, OWNED64));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, 1, 0, OWNED64));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, 1, MEMWAIT_FOREVER, OWNED64));
@@ -177,12 +177,12 @@ OWNER_TEST(R34_invented_ids_belong_to_dead_owners)
 	}
 	*word = ~0ULL;
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
-	*word = self->id + 1000000;	/* not given yet, with near certainty */
+	*word = self->id + 1000000;	/* no owner has this id, with near certainty */
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
 	EXPECT_EQ(0, mw_waiters(self->fd, word, U64));
 }
 
-/* Smaller words name no owner, whatever their value. */
+/* A smaller word cannot contain an id, whatever its value is. */
 OWNER_TEST(R34_a_smaller_word_names_no_owner)
 {
 	uint32_t size;
@@ -213,7 +213,7 @@ OWNER_TEST(R34_only_the_oldest_owned_waiter_gets_owner_died)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
 	EXPECT_EQ(3, mw_waiters(self->fd, &shared->word, U64));
 
-	/* After each notified waiter has died in turn, the next waiter receives OWNER_DIED. */
+	/* Each notified waiter dies, and the next waiter receives OWNER_DIED. */
 	for (i = 1; i < 3; i++) {
 		owned_waiter_join(&w[i - 1]);
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[i]));
@@ -224,7 +224,7 @@ OWNER_TEST(R34_only_the_oldest_owned_waiter_gets_owner_died)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&plain));
 }
 
-/* With words of every size, none of which names an owner. */
+/* Tests words of every size. None of the words names an owner. */
 OWNER_TEST(R34_a_waiter_that_was_woken_and_dies_passes_the_word_on)
 {
 	struct shared *shared = self->shared;
@@ -243,8 +243,8 @@ OWNER_TEST(R34_a_waiter_that_was_woken_and_dies_passes_the_word_on)
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&shared->children[1], 1));
 		EXPECT_EQ(1, mw_waiters(self->fd, &shared->word, size));
 		/*
-		 * This waiter received OWNER_DIED and wakes the next waiter instead of dying; the
-		 * word then watches that waiter.
+		 * This waiter received OWNER_DIED and, instead of dying, wakes the next waiter.
+		 * After that the word watches the next waiter.
 		 */
 		EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, size));
 		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&shared->children[2], 1));
@@ -254,8 +254,8 @@ OWNER_TEST(R34_a_waiter_that_was_woken_and_dies_passes_the_word_on)
 }
 
 /*
- * The next waiter names a thread that came in between as the owner: the death of that thread
- * counts.
+ * The next waiter names a thread that became the owner in the meantime. Only the death of this
+ * thread matters.
  */
 OWNER_TEST(R34_the_latest_named_owner_counts)
 {
@@ -309,8 +309,8 @@ OWNER_TEST(R34_an_event_loop_gets_owner_died)
 }
 
 /*
- * A loop received OWNER_DIED and did not read it, or read it and did not act: its close is a death,
- * which the next waiter receives.
+ * An event loop received OWNER_DIED and did not read it, or read it and did not act. Its close
+ * counts as a death, which is reported to the next waiter.
  */
 OWNER_TEST(R34_a_loop_that_got_owner_died_and_closes_passes_the_word_on)
 {
@@ -379,7 +379,7 @@ static int move_all(int fd, const void *addr, const void *target)
 }
 
 /*
- * Waiters that are moved to the word on which they already waited still receive the death of the
+ * If waiters are moved to the word on which they already wait, they still receive the death of the
  * owner that they watch.
  */
 OWNER_TEST(R34_waiters_moved_to_their_own_word_get_owner_died)
@@ -399,7 +399,7 @@ OWNER_TEST(R34_waiters_moved_to_their_own_word_get_owner_died)
 	kill_child(pids[1]);
 }
 
-/* A later waiter names the current owner, even if it belongs to another user. */
+/* A later waiter can name the current owner even if that owner belongs to another user. */
 OWNER_TEST(R34_a_waiter_of_another_user_can_name_the_owner)
 {
 	struct shared *shared = self->shared;
@@ -454,7 +454,7 @@ OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
-/* The word names no owner, so it watches none yet. */
+/* The word names no owner, so it watches no owner yet. */
 OWNER_TEST(R34_the_first_waiter_leaves_a_word_before_an_owner_is_watched)
 {
 	struct shared *shared = self->shared;
@@ -474,7 +474,7 @@ OWNER_TEST(R34_the_first_waiter_leaves_a_word_before_an_owner_is_watched)
 	shared->word = shared->id;
 	owned_waiter_start(&w);
 	kill_child(pid);
-	/* Now the second waiter is the oldest. */
+	/* Now the second waiter is the oldest waiter. */
 	sleep_until(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
@@ -506,7 +506,7 @@ OWNER_TEST(R31_owners_are_limited)
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 }
 
-/* The limit applies to living owners: however fast threads end, the next thread gets an id. */
+/* The limit applies to living owners. The next thread gets an id, however fast threads end. */
 OWNER_TEST(R31_dead_owners_do_not_count_against_the_limit)
 {
 	struct owned_waiter w = { .fd = self->fd };
@@ -515,9 +515,9 @@ OWNER_TEST(R31_dead_owners_do_not_count_against_the_limit)
 
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
-	/* No kernel thread runs in between. */
+	/* No kernel thread runs in the meantime. */
 	ASSERT_EQ(0, pin(10));
-	/* A thread may have been joined before its end is processed. */
+	/* The exit of a joined thread may not have been processed yet. */
 	ASSERT_EQ(0, change_number(OWNER_LIMIT, self->owners + 4));
 	for (i = 0; i < LOAD(2000, 400); i++) {
 		w.id = 0;
@@ -544,8 +544,8 @@ OWNER_TEST(R26_a_thread_with_an_id_holds_the_module)
 }
 
 /*
- * R35: threads lock, unlock and are killed at random; the remaining threads continue. The word
- * names its owner; a thread that finds it locked sets the top bit and waits.
+ * R35: threads lock, unlock and are killed at random, and the remaining threads continue. The word
+ * names its owner. A thread that finds the word locked sets the top bit and waits.
  */
 #define CONTENDED	(MEMWAIT_OWNER_MASK + 1)
 #define LOCKERS		4
@@ -562,8 +562,8 @@ static int lock_word(int fd, uint64_t *word, uint64_t me)
 		uint64_t owner = old & MEMWAIT_OWNER_MASK;
 
 		/*
-		 * Free, or the owner is dead: take the lock as contended, because others may be
-		 * waiting.
+		 * The lock is free, or its owner is dead: acquires it as contended, because other
+		 * threads may be waiting.
 		 */
 		if (!owner || ret == MEMWAIT_OWNER_DIED) {
 			if (__atomic_compare_exchange_n(word, &old, me | CONTENDED, false,
@@ -578,7 +578,10 @@ static int lock_word(int fd, uint64_t *word, uint64_t me)
 			continue;
 		old |= CONTENDED;
 		ret = mw_wait(fd, word, old, MEMWAIT_FOREVER, OWNED64);
-		/* A death was reported, perhaps not that of the owner: check the current owner. */
+		/*
+		 * A death was reported, which may not be the death of the owner: checks the current
+		 * owner.
+		 */
 		if (ret == MEMWAIT_OWNER_DIED) {
 			old = __atomic_load_n(word, __ATOMIC_RELAXED);
 			if (old & MEMWAIT_OWNER_MASK)
@@ -597,7 +600,7 @@ static void unlock_word(int fd, uint64_t *word)
 
 struct locked {
 	uint64_t word;
-	uint64_t inside;	/* the id of the thread that holds the lock */
+	uint64_t inside;	/* id of the thread that holds the lock */
 	uint64_t turns;
 	uint64_t recovered;
 	uint64_t broken;
@@ -642,7 +645,10 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		i = next_random(&random) % LOCKERS;
 		kill_child(pids[i]);
 		deaths++;
-		/* The others continue without it: a later turn than at its death begins. */
+		/*
+		 * The other threads continue: a later turn begins than the turn at the time of the
+		 * death.
+		 */
 		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
 		spin_until(__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) != turns);
 		pids[i] = fork_child();
@@ -658,8 +664,8 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 }
 
 /*
- * R29: an owner of a million locks dies: its waiters are notified in steps, each of them once. On
- * kernels with debugging there are fewer, which still take several work items.
+ * R29: an owner of a million locks dies. Its waiters are notified in steps, and each of them once.
+ * On kernels with debugging there are fewer locks, which still take several work items.
  */
 OWNER_TEST(R29_a_million_words_of_one_owner)
 {
@@ -678,8 +684,8 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 	id = shared->id;
 	while (armed < n) {
 		/*
-		 * The previous call may have done part of a batch, so the last batch may be
-		 * smaller.
+		 * The previous call may have done only a part of a batch. Therefore the last batch
+		 * may be smaller.
 		 */
 		for (j = 0; j < batch && armed + j < n; j++) {
 			words[armed + j] = id;
@@ -693,7 +699,7 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 		}
 		got = mw_batch(self->fd, entries, j);
 		armed += got > 0 ? got : 0;
-		/* A machine may be too small for all of them. */
+		/* The machine may have too little memory for all waits. */
 		if (got == -ENOSPC || got == -ENOMEM)
 			break;
 		ASSERT_LT(0, got);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R33: each way in which the owner of a thread or a context dies, and events that are no death. */
+/*
+ * R33: each way in which the owner of a thread or a context dies, and events that do not count as a
+ * death.
+ */
 #include "owner_test.h"
 #include <sys/ptrace.h>
 
@@ -27,7 +30,7 @@ OWNER_TEST(R33_every_end_of_a_thread_is_reported)
 	}
 }
 
-/* When waitpid(2) has returned, a waiter learns of the death as well. */
+/* When waitpid(2) has returned, a waiter has also received the death. */
 OWNER_TEST(R34_a_reaped_child_is_dead_immediately)
 {
 	struct shared *shared = self->shared;
@@ -143,7 +146,7 @@ OWNER_TEST(R33_a_context_dies_with_its_last_descriptor)
 	EXPECT_TRUE(lives(self->fd, id));
 	pid = run_in_child(pause());
 	close(copy);
-	/* The child still has a copy. */
+	/* The child still has a copy of the context. */
 	shared->word = id;
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &shared->word, id, in_ms(20), OWNED64));
 	kill(pid, SIGKILL);
@@ -189,7 +192,7 @@ OWNER_TEST(R33_ids_mean_the_same_in_every_pid_namespace)
 		}
 	}
 	EXPECT_NE(await_id((uint64_t *)(shared + 1)), await_id((uint64_t *)(shared + 1) + 1));
-	/* Both owners stay until both have checked, so both are alive here. */
+	/* Both owners exist until both have made their checks, so both are alive here. */
 	EXPECT_TRUE(lives(self->fd, ((uint64_t *)(shared + 1))[0]));
 	EXPECT_TRUE(lives(self->fd, ((uint64_t *)(shared + 1))[1]));
 	__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);

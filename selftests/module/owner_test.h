@@ -11,8 +11,8 @@
 
 /* Memory that a test shares with its children. */
 struct shared {
-	uint64_t word;		/* may name an owner */
-	uint32_t small;		/* names no owner */
+	uint64_t word;		/* may contain an id of an owner */
+	uint32_t small;		/* cannot contain an id */
 	uint32_t go;
 	uint64_t id;
 	int result[4];
@@ -57,7 +57,7 @@ struct owned_waiter {
 	uint64_t id;
 	int result;
 	int done;
-	int stays;		/* the thread ends when this is 0 */
+	int stays;		/* the thread ends when this becomes 0 */
 };
 
 static inline void *owned_waiter_main(void *arg)
@@ -97,8 +97,8 @@ static inline int owned_waiter_join(struct owned_waiter *w)
 }
 
 /*
- * The same as a process, which stays until it is killed, because the end of a thread is not a
- * death. After OWNER_DIED it waits again when it is allowed to.
+ * Like owned_waiter_main(), in a process. The process exists until it is killed, because the end of
+ * a thread does not count as a death. After OWNER_DIED it waits again when it is allowed to.
  */
 static inline void owned_child_main(int fd, struct child_result *child, const void *addr,
 				    uint64_t expected, uint32_t flags)
@@ -140,7 +140,7 @@ FIXTURE(owner)
 	long page;
 	struct shared *shared;
 	uint64_t id;
-	uint64_t owners;	/* including this thread */
+	uint64_t owners;	/* number of owners, including this thread */
 };
 
 FIXTURE_SETUP(owner)
@@ -172,7 +172,7 @@ FIXTURE_TEARDOWN(owner)
 
 #define OWNER_TEST(name)	TEST_F_TIMEOUT(owner, name, 300)
 
-/* Whether the kernel considers the id that of a living owner. */
+/* Returns whether the kernel considers the id to be the id of a living owner. */
 static inline bool lives(int fd, uint64_t id)
 {
 	uint64_t word = id;
@@ -193,9 +193,9 @@ static inline void *publish_id(void *arg)
 #define REFCNT	"/sys/module/memwait/refcnt"
 
 /*
- * Returns the number of references to the module, or -1, after those of dead owners have been
- * dropped, which happens after they have ceased to count. If another process uses the device, this
- * waits until a time limit.
+ * Returns the number of references to the module, or -1. Before that, waits until the references of
+ * dead owners have been dropped, which happens after they no longer count. If another process uses
+ * the device, this takes until a time limit.
  */
 static inline long settled_references(int fd)
 {
@@ -206,7 +206,7 @@ static inline long settled_references(int fd)
 	return read_number(REFCNT);
 }
 
-/* The ways in which an owner ends, in its own process, after it has published its id. */
+/* The ways in which an owner ends in its own process, after it has published its id. */
 enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, THREAD_EXITS, LEADER_EXITS, SAYS_SO, ENDS };
 
 static inline void *execute(void *arg)

@@ -3,14 +3,14 @@
 #include "several_test.h"
 
 /*
- * The waits of the closed context on a word, the other waiters of the word, and how many notifies
- * each of those gets.
+ * The number of waits of the closed context on a word, the other waiters of the word, and the
+ * number of notifies that each of the other waiters gets.
  */
 static const struct line {
 	const char *name;
 	int own;		/* number of waits with MEMWAIT_PERSISTENT */
-	int group;		/* plus a group wait */
-	int counted;		/* notifies with count MEMWAIT_ALL */
+	int group;		/* also a group wait */
+	int counted;		/* number of notifies with count MEMWAIT_ALL */
 	const char *others;	/* o: one-shot, p: persistent */
 	int got[4];
 } lines[] = {
@@ -27,7 +27,7 @@ static int watch(int fd, const uint32_t *word, uint64_t user_data)
 	return mw_async(fd, word, 0, FOREVER, U32 | MEMWAIT_PERSISTENT, user_data, NULL);
 }
 
-/* Arms the waits of a line in one context, and notifies them; their completions are never read. */
+/* Arms the waits of a line in one context and notifies them. Their completions are never read. */
 static int count_line(int fd, const struct line *line, uint32_t *word)
 {
 	struct memwait_wait of_group = member(word, 0, U32);
@@ -50,7 +50,7 @@ MEMWAIT_TEST(R25_R32_unread_notifies_go_to_current_waiters)
 	int fd = memwait_open(O_NONBLOCK), n;
 	size_t i, j;
 
-	/* One context has the waits of all lines, whose notifies alternate. */
+	/* One context has the waits of all lines. The notifies of the lines alternate. */
 	for (i = 0; i < ARRAY_SIZE(lines); i++)
 		ASSERT_EQ(0, count_line(fd, &lines[i], &words[i]));
 	for (j = 0; j < 4; j++) {
@@ -78,7 +78,7 @@ MEMWAIT_TEST(R25_R32_unread_notifies_go_to_current_waiters)
 #define OWN	2000
 #define TIMES	50
 
-/* The words alternate, so that no two consecutive completions belong to the same word. */
+/* The words alternate, so consecutive completions belong to different words. */
 MEMWAIT_TEST(R25_a_close_passes_on_one_notify_for_each_wait)
 {
 	uint32_t *words = self->shared;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R32: async waits that a notify does not end. */
+/* R32: async waits that notifies do not end. */
 #include "async_test.h"
 #include <sys/epoll.h>
 
@@ -74,7 +74,10 @@ MEMWAIT_TEST(R32_one_notify_counts_the_wait_once)
 		EXPECT_EQ(0, mw_cancel(self->fd, ids[i]));
 }
 
-/* More waiters than one step visits, among them a thread and waits that end. */
+/*
+ * There are more waiters than one step visits. One of them is a thread, and some are waits that a
+ * notify ends.
+ */
 MEMWAIT_TEST(R32_a_notify_of_many_counts_each_once)
 {
 	const int many = 300;
@@ -141,8 +144,8 @@ MEMWAIT_TEST(R32_cancel_keeps_an_existing_completion)
 }
 
 /*
- * Arms a wait with a deadline and notifies it before the deadline. Consumes the edge that the
- * notify produces on @epoll, if any; the edge of the timer is still to come. Returns the deadline.
+ * Arms a wait with a deadline and notifies it before the deadline. If the notify produces an edge
+ * on @epoll, consumes that edge. The edge of the timer comes later. Returns the deadline.
  */
 static uint64_t watch_and_notify(int fd, int epoll, const volatile void *word, uint64_t *id)
 {
@@ -175,9 +178,9 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 		watch_and_notify(self->fd, epoll, self->word, &id);
 		if (i == 0)
 			EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
-		/* The edge of the timer: the deadline has passed for poll and read as well. */
+		/* This is the edge of the timer: the deadline has also passed for poll and read. */
 		EXPECT_EQ(1, epoll_wait(epoll, &event, 1, -1));
-		/* A read ends overdue waits for whose completions it has room. */
+		/* A read ends an overdue wait if it has room for the completion. */
 		if (i == 1)
 			EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
 		if (i == 2) {
@@ -197,7 +200,7 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 	close(epoll);
 }
 
-/* The wait was notified and is overdue now: the waiters behind it get the next notify. */
+/* The wait was notified and is overdue now. The waiters behind it get the next notify. */
 MEMWAIT_TEST(R32_an_overdue_wait_is_passed_over)
 {
 	uint64_t id, deadline = watch_and_notify(self->fd, -1, self->word, &id);
@@ -233,7 +236,7 @@ MEMWAIT_TEST(R32_R25_close_passes_on_one_notify)
 	EXPECT_EQ(4, mw_read(self->fd, done, 8));
 }
 
-/* All notifies were read, so there is none to pass on. */
+/* All notifies were read, so no notify has to be passed on. */
 MEMWAIT_TEST(R32_R25_close_passes_on_nothing_that_was_read)
 {
 	int other = memwait_open(O_NONBLOCK);
@@ -248,7 +251,7 @@ MEMWAIT_TEST(R32_R25_close_passes_on_nothing_that_was_read)
 	EXPECT_EQ(0, mw_cancel(self->fd, next));
 }
 
-/* The same for a wait that was cancelled before its completion was read. */
+/* The wait was cancelled before its completion was read. */
 MEMWAIT_TEST(R32_R25_close_passes_on_one_notify_of_a_cancelled_wait)
 {
 	int other = memwait_open(O_NONBLOCK), i;
@@ -308,7 +311,7 @@ MEMWAIT_TEST(R32_only_async_waits_on_one_word_can_be_persistent)
 	entry.any.flags = MEMWAIT_GROUP | MEMWAIT_PERSISTENT;
 	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
 	EXPECT_EQ(-EINVAL, mw_notify(self->fd, self->word, 1, PERSISTENT));
-	/* Nor for OWNED waits, whose owner must check the word each time. */
+	/* The flag is also invalid for OWNED waits, whose owner must check the word each time. */
 	if (!mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id))
 		EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, FOREVER,
 					    PERSISTENT | MEMWAIT_OWNED, 0, NULL));
@@ -335,7 +338,7 @@ MEMWAIT_TEST(R22_R32_an_edge_comes_with_the_first_notify_after_a_read)
 	close(epoll);
 }
 
-/* Arms the waits of @kinds (o: a notify ends the wait, p: persistent) in this order. */
+/* Arms the waits of @kinds in this order (o: a notify ends the wait, p: persistent). */
 static int arm_kinds(int fd, const uint32_t *word, const char *kinds, uint64_t *ids)
 {
 	int i, failed = 0;
@@ -346,10 +349,7 @@ static int arm_kinds(int fd, const uint32_t *word, const char *kinds, uint64_t *
 	return failed;
 }
 
-/*
- * Notifies all waiters of a word. Returns whether they are exactly the waits of @kinds that are
- * @kind.
- */
+/* Notifies all waiters of a word. Returns whether exactly the waits of the kind @kind are woken. */
 static bool wakes_kind(int fd, const uint32_t *word, const char *kinds, char kind)
 {
 	struct memwait_completion done;
@@ -364,7 +364,10 @@ static bool wakes_kind(int fd, const uint32_t *word, const char *kinds, char kin
 	return mw_read(fd, &done, 1) == -EAGAIN;
 }
 
-/* The word is alone in its bucket or shares it, and the requeue takes one step or several. */
+/*
+ * The word is the only word in its bucket or shares the bucket. The requeue takes one step or
+ * several.
+ */
 MEMWAIT_TEST(R17_R32_requeue_passes_over_persistent_waits)
 {
 	char many[150] = "";
@@ -397,7 +400,7 @@ MEMWAIT_TEST(R17_R32_requeue_passes_over_persistent_waits)
 	}
 }
 
-/* A limited number of waiters is moved; persistent waits between them do not count. */
+/* A limited number of waiters is moved. Persistent waits between them are not counted. */
 MEMWAIT_TEST(R17_R32_persistent_waits_do_not_count_as_moved)
 {
 	struct memwait_requeue requeue = {
@@ -413,7 +416,7 @@ MEMWAIT_TEST(R17_R32_persistent_waits_do_not_count_as_moved)
 	ASSERT_EQ(0, arm_kinds(self->fd, self->word, "popoop", ids));
 	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
 	/*
-	 * The first waiter was woken, and is queued again behind all waiters that the call covers.
+	 * The first waiter was woken, and is queued again behind all waiters that the call visits.
 	 */
 	EXPECT_EQ(1, requeue.woken);
 	EXPECT_EQ(2, requeue.moved);
@@ -425,7 +428,7 @@ MEMWAIT_TEST(R17_R32_persistent_waits_do_not_count_as_moved)
 		EXPECT_EQ(i == 1 || i == 3 ? -ENOENT : 0, mw_cancel(self->fd, ids[i]));
 }
 
-/* Completions that a read could not copy stay unread, together with later ones. */
+/* Completions that a read could not copy stay unread, and so do later completions. */
 MEMWAIT_TEST(R21_R32_a_read_that_faults_loses_nothing)
 {
 	struct memwait_completion *done = private_page(2 * self->page);
@@ -478,7 +481,8 @@ static void *notify_at_random(void *arg)
 }
 
 /*
- * Whatever a read races with, each counted notify is reported once. Waits end and are armed again.
+ * Each counted notify is reported once, whichever event a read races with. Waits end and are armed
+ * again.
  */
 MEMWAIT_TEST(R5_R32_counted_notifies_are_reported)
 {
@@ -526,10 +530,10 @@ MEMWAIT_TEST(R5_R32_counted_notifies_are_reported)
 }
 
 /*
- * A process is killed at any point of a read, or before it reads: one notify is passed on unless it
- * has read everything. The last record in its memory may belong to a read that has returned but was
- * not yet recorded, or to a read that was killed and has consumed nothing. Few processes are killed
- * between these instructions.
+ * A process is killed at any point of a read, or before it reads. One notify is passed on unless
+ * the process has read all notifies. The last record in its memory may belong to a read that has
+ * returned but was not recorded yet, or to a read that was killed and has consumed nothing. Few
+ * processes are killed between these instructions.
  */
 #define KILLED	60
 
@@ -537,7 +541,7 @@ MEMWAIT_TEST(R25_R32_a_killed_reader_loses_nothing)
 {
 	struct {
 		uint32_t word;
-		int ready, returned;	/* returned: how many records were read */
+		int ready, returned;	/* @returned: how many records were read */
 		struct memwait_completion done[20 + KILLED];
 	} *s = shared_page(2 * self->page);
 	struct memwait_completion done;

@@ -5,13 +5,13 @@
 #include <sys/resource.h>
 
 /*
- * These limits are module parameters; teardown restores them however a test ends. Each test lowers
- * a limit for a child with another user id, so that no other process is affected.
+ * These limits are module parameters. The teardown restores them however a test ends. Each test
+ * lowers a limit for a child with another user id, so that no other process is affected.
  */
 #define SHARING_WAITS		50
 #define FILES		50
 #define SPACES		100
-/* A wait and the object that it pins. */
+/* The charge of a wait and of the object that it pins. */
 #define WAIT_AND_PIN		(1 + PIN_WAITS)
 /* Room for a wait on each of FILES files, and SHARING_WAITS waits on one more file. */
 #define LIMIT		(SHARING_WAITS + PIN_WAITS + FILES * WAIT_AND_PIN)
@@ -53,7 +53,7 @@ COUNTS_TEST(R24_R31_info_reports_the_limits_in_force)
 	EXPECT_LE(1, info.user_contexts);
 }
 
-/* Arms a wait on a new file, which only the wait pins afterwards. */
+/* Arms a wait on a new file. After that only the wait pins the file. */
 static int pin_file(int fd, uint64_t *id)
 {
 	int memory = new_file(4096), ret;
@@ -65,7 +65,7 @@ static int pin_file(int fd, uint64_t *id)
 	return ret;
 }
 
-/* An object that only a wait pins is released with the wait. */
+/* An object that only a wait pins is released together with the wait. */
 static void run_pinner(uint32_t *word)
 {
 	struct rlimit few = { 32, 32 };
@@ -76,7 +76,7 @@ static void run_pinner(uint32_t *word)
 	become_nobody();
 	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
 	fd = memwait_open(O_NONBLOCK);
-	/* All waits of a context on one file share a pin. */
+	/* All waits of a context on the same file share one pin. */
 	for (i = 0; i < SHARING_WAITS; i++)
 		CHECK(mw_arm(fd, word + i, i) == MEMWAIT_PENDING);
 	CHECK(mw_fdinfo(fd, "pins") == 1);
@@ -109,7 +109,7 @@ static void run_pinner(uint32_t *word)
 	CHECK(mw_user_waits(fd) == 0);
 	CHECK(mw_fdinfo(fd, "pins") == 0);
 
-	/* Closing the context releases everything as well. */
+	/* Closing the context also releases everything. */
 	for (i = 0; i < LIMIT / WAIT_AND_PIN; i++)
 		CHECK(pin_file(fd, &id) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
@@ -129,7 +129,7 @@ COUNTS_TEST(R31_files_that_only_waits_pin_are_counted_with_them)
 	EXPECT_EQ(0, child_status(pid));
 }
 
-/* The words of a group share one pin for each file, in whatever order they are. */
+/* The words of a group share one pin for each file, in any order of the words. */
 COUNTS_TEST(R31_a_group_pins_each_file_once)
 {
 	uint32_t *words[3] = { self->word, private_page(4096), shared_page(4096) };
@@ -158,7 +158,7 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 	EXPECT_EQ(before, mw_user_waits(self->fd));
 }
 
-/* As in an event loop that waits on shared words and on a private word of its own. */
+/* An event loop waits on shared words and on its own private word. */
 COUNTS_TEST(R31_alternating_shared_and_private_words_need_two_pins)
 {
 	uint64_t before = mw_user_waits(self->fd);
@@ -223,8 +223,8 @@ COUNTS_TEST(R31_a_refused_call_refunds_its_charge)
 }
 
 /*
- * The second file exceeds the limit. The counts are then as before, and a call within the limit
- * succeeds.
+ * The second file exceeds the limit. After that the counts are unchanged, and a call within the
+ * limit succeeds.
  */
 COUNTS_TEST(R31_a_call_that_was_refused_leaves_no_count)
 {
@@ -247,7 +247,7 @@ COUNTS_TEST(R31_a_call_that_was_refused_leaves_no_count)
 		munmap(words[i], 4096);
 }
 
-/* Each child arms a wait on a private word of its own and exits. */
+/* Each child arms a wait on its own private word and exits. */
 static int pin_space(int fd)
 {
 	pid_t pid = fork_child();
@@ -316,7 +316,9 @@ COUNTS_TEST(R31_contexts_are_counted)
 	int i;
 
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", CONTEXTS));
-	/* The second time as well: the contexts of the dead process have been released. */
+	/*
+	 * The second round succeeds, because the contexts of the dead process have been released.
+	 */
 	for (i = 0; i < 2; i++) {
 		pid = fork_child();
 		if (!pid)
@@ -326,9 +328,9 @@ COUNTS_TEST(R31_contexts_are_counted)
 }
 
 /*
- * Otherwise a process could fill the limit of another: a user whose waits are moved within a file,
- * as by a condition variable, and who does not read, would have a pin for each context that moves
- * them.
+ * If a move created a pin, a process could use up the limit of another user. The other user's waits
+ * would have a pin for each context that moves them within a file, as a condition variable does,
+ * until the user reads.
  */
 COUNTS_TEST(R31_a_move_within_a_file_creates_no_pin)
 {
@@ -349,7 +351,7 @@ COUNTS_TEST(R31_a_move_within_a_file_creates_no_pin)
 	EXPECT_EQ(0, mw_fdinfo(mover, "pins"));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
 
-	/* A file that the mover has chosen is not pinned for anyone. */
+	/* If the mover chooses another file, that file is not pinned for any user. */
 	requeue.addr = (uintptr_t)(self->word + 1);
 	requeue.target = (uintptr_t)other;
 	EXPECT_EQ(-EXDEV, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));

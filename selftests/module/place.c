@@ -8,7 +8,7 @@
 
 /* How the thread of a test waits and returns. */
 enum way {
-	RESTARTS,		/* by SA_RESTART */
+	RESTARTS,		/* because of SA_RESTART */
 	CALLS_AGAIN,		/* after EINTR */
 	ANY_RESTARTS,		/* WAIT_ANY on three words, the tested word last */
 	ANY_CALLS_AGAIN,
@@ -22,12 +22,12 @@ struct thread {
 	pthread_t thread;
 	pid_t tid;
 	int fd;
-	uint64_t *words;	/* the thread waits on the last of three */
+	uint64_t *words;	/* three words; the thread waits on the last of them */
 	enum way way;
 	uint32_t *second;	/* the word of the second call, if it differs */
 	int away;		/* the thread has received EINTR */
 	int come_back;		/* the thread may call again */
-	uint64_t expected;	/* expected value in the second call */
+	uint64_t expected;	/* value that the second call expects */
 	int result;
 	int done;
 };
@@ -102,7 +102,7 @@ static int thread_join(struct thread *t)
 	return t->result;
 }
 
-/* Interrupts the thread; returns when it has received EINTR and is in no queue. */
+/* Interrupts the thread. Returns when the thread has received EINTR and is in no queue. */
 static void send_away(struct thread *t)
 {
 	interrupt_thread(t->thread, t->tid);
@@ -189,7 +189,7 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_position)
 	ARM(1);
 	ARM(2);
 	send_away(&t);
-	/* While the thread is away, a notify passes it over and it is not counted as a waiter. */
+	/* While the thread is away, a notify passes over it, and it is not counted as a waiter. */
 	EXPECT_EQ(2, mw_waiters(self->fd, &self->words[2], U32));
 	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
 	EXPECT_EQ(self->user_waits + 2 + PIN_WAITS, mw_user_waits(self->fd));
@@ -208,7 +208,7 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_position)
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 }
 
-/* The thread retains its position even though the queue was freed in the meantime. */
+/* The thread retains its position even if the queue was freed in the meantime. */
 PLACE_TEST(R12_a_position_outlives_the_queue)
 {
 	struct thread t = one(self->fd, self->words, variant->way + 1);
@@ -224,7 +224,7 @@ PLACE_TEST(R12_a_position_outlives_the_queue)
 	}
 	thread_start(&t);
 	send_away(&t);
-	/* More queues than the kernel caches for a user. */
+	/* There are more queues than the kernel caches for a user. */
 	for (i = 0; i < 1024; i++) {
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &others[i], 0, MEMWAIT_FOREVER, U32,
 						    0, &id));
@@ -241,7 +241,7 @@ PLACE_TEST(R12_a_position_outlives_the_queue)
 	munmap(others, 1 << 14);
 }
 
-/* The word may have had another value in the meantime: only waits end a queue position. */
+/* The word may have had another value in the meantime: only a wait ends a queue position. */
 PLACE_TEST(R12_not_equal_keeps_the_position)
 {
 	struct thread t = one(self->fd, self->words, variant->way + 1);
@@ -267,7 +267,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_by_another_wait)
 	thread_start(&t);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[2], 1));
 	send_away(&t);
-	/* First waits on another word, and then again on the first. */
+	/* The thread first waits on another word, and then on the first word again. */
 	t.second = other;
 	__atomic_store_n(&t.away, 0, __ATOMIC_RELEASE);
 	call_back(&t);
@@ -308,7 +308,8 @@ MEMWAIT_TEST(R12_a_moved_waiter_keeps_its_position_at_the_target)
 }
 
 /*
- * Waiters that have returned to their position are moved like others: in their order, to the end.
+ * Waiters that have returned to their position are moved like other waiters: in their order, to the
+ * end of the queue.
  */
 MEMWAIT_TEST(R12_a_thread_that_has_returned_is_moved_in_order)
 {
@@ -347,7 +348,7 @@ static bool write_text(const char *path, const char *text)
 	return written;
 }
 
-/* Returns how often the module has searched for a record with a lock held. */
+/* Returns how often the module has searched for a record while it held a lock. */
 static long count_looks(void)
 {
 	FILE *f = fopen(TRACING "/kprobe_profile", "r");
@@ -376,8 +377,8 @@ static int wait_often(void *arg)
 }
 
 /*
- * A thread that stays away costs other threads nothing, except for a few that share a tree with it
- * by chance.
+ * A thread that stays away costs other threads nothing, except a few threads whose records are in
+ * the same tree.
  */
 MEMWAIT_TEST(R31_an_interrupted_thread_costs_others_no_lock)
 {
@@ -410,7 +411,7 @@ MEMWAIT_TEST(R31_an_interrupted_thread_costs_others_no_lock)
 
 #define MANY	40
 
-/* The threads return in the reverse order, with other waiters behind them. */
+/* The threads return in the reverse order. Other waiters are behind them. */
 MEMWAIT_TEST(R12_many_threads_return_to_their_order)
 {
 	uint64_t *words = (uint64_t *)self->shared;
@@ -440,7 +441,7 @@ MEMWAIT_TEST(R12_many_threads_return_to_their_order)
 	}
 }
 
-/* More waiters than one step wakes, with other waiters between some of them. */
+/* There are more waiters than one step wakes, and other waiters between some of them. */
 MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
 {
 	uint64_t *words = (uint64_t *)self->shared;
@@ -466,7 +467,7 @@ MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
 	EXPECT_EQ(MANY / 4, mw_read(self->fd, done, MANY));
 }
 
-/* Starts and ends threads one after the other while they are away from a queue. */
+/* Starts threads one after another and ends each of them while it is away from a queue. */
 static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *words, int n)
 {
 	struct thread t;
@@ -478,7 +479,7 @@ static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *wo
 		send_away(&t);
 		call_back(&t);
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
-		/* A thread that was joined may not have exited completely yet. */
+		/* A joined thread may not have exited completely yet. */
 		sleep_until(!thread_state(t.tid));
 	}
 }
@@ -494,7 +495,7 @@ MEMWAIT_TEST(R12_positions_of_exited_threads_do_not_accumulate)
 
 #define ALIVE	8
 
-/* Not even if other threads that are away are still alive. */
+/* The records do not accumulate even if other threads that are away are still alive. */
 MEMWAIT_TEST(R12_positions_of_exited_threads_do_not_accumulate_among_others)
 {
 	uint64_t *words = (uint64_t *)self->shared;
@@ -518,7 +519,10 @@ MEMWAIT_TEST(R12_positions_of_exited_threads_do_not_accumulate_among_others)
 	}
 }
 
-/* A position counts one for each word; those of a closed context no longer count. */
+/*
+ * A position counts as one wait for each of its words. Positions of a closed context no longer
+ * count.
+ */
 MEMWAIT_TEST(R31_positions_of_a_user_are_limited_like_waits)
 {
 	uint64_t *words = (uint64_t *)self->shared;
@@ -532,8 +536,8 @@ MEMWAIT_TEST(R31_positions_of_a_user_are_limited_like_waits)
 		fd = memwait_open(O_NONBLOCK);
 		for (i = 0; i < 4; i++) {
 			/*
-			 * Calls with three words, one, three and one: there is no room for the
-			 * third call's position.
+			 * The calls have three words, one, three and one. There is no room for the
+			 * position of the third call.
 			 */
 			t[i] = one(fd, words, i % 2 ? CALLS_AGAIN : ANY_CALLS_AGAIN);
 			t[i].expected = 7;
@@ -596,7 +600,7 @@ MEMWAIT_TEST(R12_a_thread_frozen_by_its_cgroup_keeps_its_position)
 	bool frozen = false;
 	pid_t pid;
 
-	rmdir(BOX);	/* left by a test that was killed */
+	rmdir(BOX);	/* a killed test may have left it */
 	if (mkdir(BOX, 0755) || read_number(BOX "/cgroup.freeze")) {
 		rmdir(BOX);
 		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
@@ -617,7 +621,7 @@ MEMWAIT_TEST(R12_a_thread_frozen_by_its_cgroup_keeps_its_position)
 	EXPECT_EQ(0, remove_cgroup(BOX));
 }
 
-/* An io_uring with a poll request of the current thread, and the number of completed requests. */
+/* An io_uring with a poll request of the current thread. Also counts completed requests. */
 struct ring {
 	int fd;
 	const uint32_t *done;
@@ -665,10 +669,7 @@ static void *ring_thread_main(void *arg)
 	return t->err ? NULL : waiter_main(&t->waiter);
 }
 
-/*
- * The thread is interrupted by task work without a signal; without it the request would not
- * complete.
- */
+/* Task work interrupts the thread without a signal. Otherwise the request would not complete. */
 MEMWAIT_TEST(R12_a_thread_that_runs_io_uring_task_work_keeps_its_position)
 {
 	struct ring_thread t = { .waiter = thread_at(self->fd, self->shared) };
@@ -712,8 +713,8 @@ static void *execute(void *arg)
 }
 
 /*
- * Two threads have queue positions, and the second executes a program; from then on it is the main
- * thread.
+ * Two threads have queue positions. The second thread executes a program, and is the main thread
+ * from that time on.
  */
 static void interrupt_both_and_execute(int fd, uint64_t *words)
 {
@@ -731,7 +732,7 @@ static void interrupt_both_and_execute(int fd, uint64_t *words)
 		pause();
 }
 
-/* Creates a record and ends it, which makes the kernel check other records. */
+/* Creates a record and ends it, so that the kernel checks other records. */
 static void interrupt_one(int fd, uint64_t *words)
 {
 	struct thread t = one(fd, words, CALLS_AGAIN);
@@ -761,7 +762,7 @@ MEMWAIT_TEST(R12_positions_end_after_an_exec_by_another_thread)
 	await_waiters(self->fd, &words[2], U32, 1);
 	await_asleep(pid);
 	kill(pid, SIGUSR1);
-	/* Until the program runs. */
+	/* Waits until the program runs. */
 	ASSERT_EQ(0, read(fds[0], &c, 1));
 	EXPECT_EQ(2, mw_fdinfo(self->fd, "places"));
 	/* No thread has the second thread's id any more. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R12: threads that have no queue position to return to, or have lost it. */
+/* R12: threads that have no queue position to which they can return, or that have lost it. */
 #include "several_test.h"
 #include <linux/membarrier.h>
 
@@ -30,7 +30,9 @@ static void send_away(struct shared *shared, pid_t pid)
 #define ARM(word, user_data)								\
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, user_data))
 
-/* Expects that the async wait is the older of two; the other waiter is a process or thread. */
+/*
+ * Checks that the async wait is the older of two waiters. The other waiter is a process or thread.
+ */
 #define EXPECT_LAST(word)								\
 	do {										\
 		struct memwait_completion done;						\
@@ -40,10 +42,13 @@ static void send_away(struct shared *shared, pid_t pid)
 		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));			\
 	} while (0)
 
-/* The environment variable of a program that was executed in a process: fd and memory. */
+/*
+ * The environment variable by which an executed program receives the descriptors of device and
+ * memory.
+ */
 #define PROGRAM	"MEMWAIT_PLACE_LOST"
 
-/* In an executed program: performs the second wait. */
+/* Runs in an executed program: performs the second wait. */
 __attribute__((constructor)) static void wait_in_new_program(void)
 {
 	const char *descriptors = getenv(PROGRAM), *second;
@@ -94,7 +99,7 @@ MEMWAIT_TEST(R12_an_executed_program_has_no_position)
 	close(memory);
 }
 
-/* A thread that waits on three words, and then on others. */
+/* A thread that waits on three words, and then on other words. */
 struct any_thread {
 	pthread_t thread;
 	pid_t tid;
@@ -117,7 +122,7 @@ static void *wait_any_twice(void *arg)
 	return NULL;
 }
 
-/* A queue position belongs to all words in their order: it is lost if one word differs. */
+/* A queue position belongs to all words in their order. It is lost if one word differs. */
 MEMWAIT_TEST(R12_a_position_is_lost_if_one_word_differs)
 {
 	static const int others[][3] = { { 3, 1, 2 }, { 0, 3, 2 }, { 0, 1, 3 }, { 0, 2, 1 } };
@@ -134,7 +139,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_if_one_word_differs)
 		await_waiters(self->fd, self->shared + 2, U32, 1);
 		interrupt_thread(t.thread, t.tid);
 		spin_until(set(&t.away));
-		/* A word that both calls have at the same index. */
+		/* A word that has the same index in both calls. */
 		for (same = 0; others[i][same] != (int)same; same++)
 			;
 		ARM(self->shared + same, 1);
@@ -154,7 +159,7 @@ struct returning_thread {
 	pid_t tid;
 	int fd;
 	uint32_t *word;		/* may change before the second wait */
-	bool late;		/* the thread has a wait in between, which times out */
+	bool late;		/* the thread has another wait first, which times out */
 	int away, come_back, timed, result;
 };
 
@@ -200,7 +205,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_by_a_timeout)
 	EXPECT_EQ(MEMWAIT_OK, t.result);
 }
 
-/* Files of tmpfs have random generation numbers; files of hugetlbfs have only inode numbers. */
+/* Files of tmpfs have random generation numbers. Files of hugetlbfs have only inode numbers. */
 static const struct {
 	unsigned int flags;
 	size_t size;
@@ -219,9 +224,9 @@ static uint32_t *file_word(size_t kind)
 }
 
 /*
- * A queue position pins no file: when the file is gone, another file may get the same address, and
- * so may its pages. The kernel reuses the most recently freed memory first, so most of these files
- * do.
+ * A queue position does not pin its file. After the file has been freed, a new file may be
+ * allocated at the same kernel address, and its word then has the same key. The kernel reuses the
+ * most recently freed memory first, so this happens to most of these files.
  */
 MEMWAIT_TEST(R12_a_position_is_lost_with_its_file)
 {
@@ -239,7 +244,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_with_its_file)
 		ASSERT_NE(NULL, t.word);
 		interrupt_once(&t);
 		munmap(t.word, files[kind].size);
-		/* Until the file has been freed, after a grace period. */
+		/* Waits until the file has been freed, after a grace period. */
 		for (i = 0; i < 3; i++) {
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 			usleep(10000);
@@ -260,8 +265,8 @@ MEMWAIT_TEST(R12_a_position_is_lost_with_its_file)
 #define TURNS		8
 
 /*
- * A thread that waits on a word through one context after the other, each time when it is allowed
- * to.
+ * A thread that waits on a word through one context after another. It begins each wait when it is
+ * allowed to.
  */
 struct turns {
 	pthread_t thread;
@@ -296,7 +301,7 @@ static void *wait_by_turns(void *arg)
 	return NULL;
 }
 
-/* Starts the next wait of the thread on a word that has @others other waiters. */
+/* Starts the thread's next wait on a word that has @others other waiters. */
 static void turn_begin(struct turns *t, int fd, uint32_t *word, int others)
 {
 	__atomic_store_n(&t->go, t->go + 1, __ATOMIC_RELEASE);
@@ -325,7 +330,10 @@ static int count_places(const int *fds)
 	return sum;
 }
 
-/* With a position in each context a thread could overtake the same waiters as many times. */
+/*
+ * If a thread had a position in each context, it could overtake the same waiters once for each
+ * context.
+ */
 MEMWAIT_TEST(R12_a_thread_has_one_position_in_all_contexts)
 {
 	struct turns t = { .nr = TURNS };
@@ -346,14 +354,14 @@ MEMWAIT_TEST(R12_a_thread_has_one_position_in_all_contexts)
 		EXPECT_EQ(1, mw_fdinfo(fds[i], "places"));
 		EXPECT_EQ(1, count_places(fds));
 	}
-	/* The thread returns through another context than the last, to its position. */
+	/* The thread returns to its position through a context other than the last. */
 	ARM(word, 1);
 	turn_begin(&t, self->fd, word, 1);
 	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(0, count_places(fds));
-	/* That was its only position. */
+	/* The thread had no other position. */
 	for (i = CONTEXTS + 1; i < TURNS; i++) {
 		turn_begin(&t, self->fd, word, 1);
 		EXPECT_LAST(word);
@@ -404,7 +412,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_in_all_contexts)
 	pthread_join(t.thread, NULL);
 }
 
-/* A position then belongs to the new wait, even if its first word is the same. */
+/* After that the position belongs to the new wait, even if its first word is the same. */
 MEMWAIT_TEST(R12_a_position_is_lost_by_a_wait_for_fewer_or_more_words)
 {
 	static const int more[][2] = { { 2, 0 }, { 0, 2 } };
@@ -443,7 +451,10 @@ MEMWAIT_TEST(R12_a_position_is_lost_by_a_wait_for_fewer_or_more_words)
 
 #define CLOSES	300
 
-/* A thread that leaves a queue position in one context, and immediately waits through another. */
+/*
+ * A thread that leaves a queue position in one context, and immediately waits through another
+ * context.
+ */
 struct leaver {
 	pthread_t thread;
 	pid_t tid;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R22: poll, select and epoll in all their modes. */
+/* R22: poll, select and epoll, in all modes. */
 #include "async_test.h"
 #include "signal_test.h"
 #include <sys/select.h>
@@ -76,7 +76,7 @@ MEMWAIT_TEST(R22_edge_triggered_a_new_edge_for_each_arrival)
 	ASSERT_LE(0, epoll);
 	for (i = 0; i < 10; i++) {
 		complete(_metadata, self->fd, self->word, 1);
-		/* One edge, though nothing has been read yet. */
+		/* There is only one edge, although nothing has been read yet. */
 		EXPECT_EQ(EPOLLIN, events_now(epoll));
 		EXPECT_EQ(0, events_now(epoll));
 	}
@@ -104,9 +104,9 @@ static bool await_edge(int epoll)
 }
 
 /*
- * A read that returns fewer records than fit, and fewer than 16, says that nothing is left.
- * Therefore a deadline that passes during the read is either read as well or produces its own edge,
- * whether a signal arrives or not.
+ * If a read returns fewer records than fit, and fewer than 16, nothing is left to read. Therefore a
+ * deadline that passes during the read either is read or produces its own edge, whether or not a
+ * signal arrives.
  */
 MEMWAIT_TEST(R22_deadlines_that_expire_during_a_read_produce_an_edge)
 {
@@ -136,7 +136,9 @@ MEMWAIT_TEST(R22_deadlines_that_expire_during_a_read_produce_an_edge)
 	close(epoll);
 }
 
-/* The timer still fires, but a deadline is not reported if its wait has ended otherwise. */
+/*
+ * The timer still fires, but the deadline is not reported if its wait has ended for another reason.
+ */
 MEMWAIT_TEST(R22_the_deadline_of_an_ended_wait_is_not_reported)
 {
 	struct epoll_event event = { .events = EPOLLIN };
@@ -218,7 +220,7 @@ MEMWAIT_TEST(R22_a_duplicate_is_the_same_context)
 struct sleeper {
 	struct runner runner;
 	int epoll;
-	struct pollfd pfd;	/* used if there is no epoll */
+	struct pollfd pfd;	/* used if @epoll is not */
 };
 
 static int sleep_in_poll(struct sleeper *s)
@@ -275,7 +277,7 @@ MEMWAIT_TEST(R22_exclusive_wakes_one_set_and_loses_nothing)
 	while (left) {
 		complete(_metadata, self->fd, self->word, 1);
 		spin_until((n = awake(s, 3)) >= 3 - left + 1);
-		/* No other sleeper was woken for this completion, since all of them slept. */
+		/* All sleepers slept, so this completion must have woken no other sleeper. */
 		EXPECT_EQ(3 - left + 1, n);
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
 		left = 3 - n;
@@ -304,7 +306,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_waits_loses_no_edge)
 	close(epoll);
 }
 
-/* More contexts than one notify can collect, each of which must have its edge. */
+/* There are more contexts than one notify can collect. Each of them must get an edge. */
 MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 {
 	int epoll = epoll_create1(EPOLL_CLOEXEC), fds[40], i, j, round;
@@ -332,8 +334,8 @@ MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 #define CONTEXTS	24
 
 /*
- * A notify wakes the pollers of a context once, however many of its waits end and wherever it comes
- * in the queue: each further wake-up would visit all pollers, of which there may be any number.
+ * A notify wakes the pollers of a context once, however many waits of the context end and wherever
+ * they are in the queue. Each further wake-up would visit all pollers, whose number is not limited.
  * Each wake-up wakes one of the exclusive pollers.
  */
 MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
@@ -361,7 +363,7 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 				  !runner_is_done(&s[i].runner);
 		EXPECT_EQ(7, asleep);
 
-		/* Now the others, one by one. */
+		/* Now the other pollers are woken one by one. */
 		for (i = 1; i < 8; i++) {
 			spin_until(awake(s, 8) >= i);
 			complete(_metadata, fds[round], self->word, 1);
@@ -400,8 +402,9 @@ static void *notify_all(void *arg)
 }
 
 /*
- * Each context waits on the words of several notifies, each of which owes it an edge after its
- * completion, whichever of them wakes. The reader runs immediately, at any point of a notify.
+ * Each context waits on the words of several notifies. Each notify must produce an edge after its
+ * completion, whichever of the notifies wakes the context. The reader runs immediately, at any
+ * point of a notify.
  */
 MEMWAIT_TEST(R22_concurrent_notifies_of_many_contexts_lose_no_edge)
 {
@@ -413,7 +416,7 @@ MEMWAIT_TEST(R22_concurrent_notifies_of_many_contexts_lose_no_edge)
 	struct epoll_event event;
 	void *woken;
 
-	/* Only for a moment, because threads inherit it. */
+	/* The priority is set only for a moment, because threads inherit it. */
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
 		SKIP(return, "SCHED_FIFO: %s", strerror(errno));
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &usual));
@@ -435,7 +438,8 @@ MEMWAIT_TEST(R22_concurrent_notifies_of_many_contexts_lose_no_edge)
 				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared + j, j));
 		pthread_barrier_wait(&barrier);
 		/*
-		 * Without an edge after the last completion of a context this loop would not end.
+		 * If there were no edge after the last completion of a context, this loop would not
+		 * end.
 		 */
 		for (left = 3 * CONTEXTS; left; ) {
 			ASSERT_EQ(1, epoll_wait(epoll, &event, 1, -1));
@@ -485,7 +489,7 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(l.fd, l.word, 0));
 	ASSERT_EQ(0, pthread_create(&l.thread, NULL, notify_rounds, &l));
 	while (seen < l.rounds) {
-		/* A lost edge would end in a timeout. */
+		/* A lost edge would cause a timeout here. */
 		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, poll_patience(60)));
 		while ((n = mw_read(self->fd, done, 4)) > 0) {
 			ASSERT_EQ(1, n);
@@ -503,7 +507,7 @@ struct drainer {
 	long got, woken;
 };
 
-/* Reads until it receives a completion whose user_data says to stop. */
+/* Reads until it receives a completion whose user_data means that it must stop. */
 static int drain_at_once(struct drainer *d)
 {
 	const struct sched_param first = { .sched_priority = 1 };
@@ -524,7 +528,7 @@ static int drain_at_once(struct drainer *d)
 }
 
 /*
- * Between two steps of a notify the loop reads all completions and sleeps: the next step must
+ * Between two steps of a notify the loop reads all completions and sleeps. The next step must
  * produce a new edge.
  */
 MEMWAIT_TEST(R22_a_loop_that_drains_during_a_notify_misses_no_edge)
@@ -548,7 +552,10 @@ MEMWAIT_TEST(R22_a_loop_that_drains_during_a_notify_misses_no_edge)
 		d.got = 0;
 		d.woken = 0;
 		ASSERT_EQ(waits, mw_notify(fd, self->shared, MEMWAIT_ALL, U32));
-		/* The loop has priority on this processor, so it sleeps now, and missed nothing. */
+		/*
+		 * The loop has a higher priority on this processor. Therefore it sleeps now and has
+		 * missed no edge.
+		 */
 		TH_LOG("woken %ld times", d.woken);
 		EXPECT_EQ(waits, d.got);
 		EXPECT_FALSE(mw_readable(self->fd));
@@ -591,7 +598,7 @@ MEMWAIT_TEST(R22_sleepers_are_woken_by_a_timeout)
 
 #define MANY_POLLERS	200
 
-/* Marks the descriptors that an edge-triggered set reports. Returns how many are new. */
+/* Marks the descriptors that an edge-triggered set reports. Returns how many of them are new. */
 static int mark_ready(int epoll, bool marked[MANY_POLLERS])
 {
 	struct epoll_event events[MANY_POLLERS];
@@ -604,7 +611,7 @@ static int mark_ready(int epoll, bool marked[MANY_POLLERS])
 	return new;
 }
 
-/* An exclusive poller comes after all others, and is the last to be woken. */
+/* An exclusive poller is queued behind all others and is woken last. */
 MEMWAIT_TEST(R22_many_pollers_are_woken)
 {
 	int fds[MANY_POLLERS], pollers = epoll_create1(EPOLL_CLOEXEC), exclusive[2], i;
@@ -635,7 +642,7 @@ MEMWAIT_TEST(R22_many_pollers_are_woken)
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(1, runner_join(&s[i].runner));
 
-	/* By a timeout as well. */
+	/* A timeout also wakes all pollers. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 1, NULL));
 	memset(marked, 0, sizeof(marked));
 	for (i = 0; i < MANY_POLLERS; )
@@ -667,7 +674,10 @@ MEMWAIT_TEST(R22_a_poller_outlives_its_descriptor)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 1));
 	sleeper_start(&s, -1, fd);
 	close(fd);
-	/* poll(2) holds the context, so its wait exists until poll(2) returns and closes it. */
+	/*
+	 * poll(2) references the context. Therefore the wait exists until poll(2) returns and
+	 * closes the context.
+	 */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, runner_join(&s.runner));
 }
@@ -704,7 +714,8 @@ struct consumer {
 };
 
 /*
- * Repeatedly waits for an event and reads one completion or all of them, until stop_fd is readable.
+ * Repeatedly waits for an event and reads one completion or all completions, until stop_fd is
+ * readable.
  */
 static void *consume(void *arg)
 {
@@ -731,8 +742,8 @@ static void *consume(void *arg)
 }
 
 /*
- * Several threads read all completions of one context, each completion once, with an epoll set each
- * or a common set.
+ * Several threads read all completions of one context. Each completion is read once. The threads
+ * use their own epoll sets or a common set.
  */
 static void consume_all(struct __test_metadata *_metadata, int fd, uint32_t *word, uint32_t mode,
 			bool one_set)

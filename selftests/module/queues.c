@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R37: the list of all waiters in debugfs: each line, and completeness during other activity. */
+/*
+ * R37: the list of all waiters in debugfs: the contents of each line, and completeness during
+ * concurrent calls.
+ */
 #include "async_test.h"
 #include "several_test.h"
 #include <sched.h>
@@ -33,7 +36,7 @@ static int list_open(struct list *list, size_t piece)
 	return list->fd < 0 ? -errno : 0;
 }
 
-/* Returns whether there was another line. */
+/* Reads the next line. Returns whether there was a line. */
 static bool list_next(struct list *list, struct row *row)
 {
 	size_t length = 0;
@@ -61,7 +64,7 @@ static bool list_next(struct list *list, struct row *row)
 	return row->column[COMMAND] && !next;
 }
 
-/* Finds the line of a waiter of this process by its word and the value of one column. */
+/* Finds the line of a waiter of this process by the word and the value of one column. */
 static bool find_row(struct row *row, const char *word, int column, const char *value)
 {
 	struct list list;
@@ -134,7 +137,7 @@ QUEUES_TEST(R37_a_waiting_thread_is_listed)
 	waiter_start(&w);
 	waiter_start(&forever);
 	text_of(tid, w.tid);
-	/* The time waited increases, in jiffies, which may lag behind the clock. */
+	/* The waiting time, in jiffies, increases. It may lag behind the clock. */
 	do {
 		ASSERT_TRUE(find_row(&row, self->name, TID, tid));
 	} while (atol(row.column[WAITED]) < 40);
@@ -197,7 +200,7 @@ QUEUES_TEST(R37_async_waits_and_groups_are_listed)
 	EXPECT_STREQ("group", row.column[KIND]);
 	EXPECT_LT(600000, atol(row.column[LEFT]));
 
-	/* A word of a file has the device and inode of /proc/PID/maps. */
+	/* For a word of a file, the line has the device and inode of /proc/PID/maps. */
 	snprintf(name, sizeof(name), "%lx-", (unsigned long)shared);
 	maps = fopen("/proc/self/maps", "r");
 	while (maps && fgets(line, sizeof(line), maps) && strncmp(line, name, strlen(name)))
@@ -263,7 +266,7 @@ QUEUES_TEST(R37_a_line_names_the_owner)
 	EXPECT_EQ(MEMWAIT_OK, o.result);
 }
 
-/* Arms n waits, one on each word, or all on the first. Their ids are consecutive. */
+/* Arms n waits, one on each word or all on the first word. Their ids are consecutive. */
 static bool arm_many(int fd, uint32_t *words, int n, bool one)
 {
 	int i;
@@ -276,7 +279,7 @@ static bool arm_many(int fd, uint32_t *words, int n, bool one)
 }
 
 /*
- * Reads the rest of the list. Counts in @seen the lines of a context by the index of the wait,
+ * Reads the rest of the list. Counts the lines of a context in @seen, by the index of the wait,
  * which is above the lower 8 bits of its id.
  */
 static int count_lines(struct list *list, long context, unsigned char *seen, int n)
@@ -314,7 +317,10 @@ struct churn {
 	long rounds;
 };
 
-/* Arms and closes many waits, so that the hash table grows and shrinks; joins and leaves a word. */
+/*
+ * Arms and closes many waits, so that the hash table grows and shrinks. Also joins and leaves a
+ * word.
+ */
 static void *churn_main(void *arg)
 {
 	struct churn *churn = arg;
@@ -381,7 +387,8 @@ QUEUES_TEST(R37_many_waiters_of_a_word_are_listed_while_others_come_and_go)
 	struct row row;
 
 	/*
-	 * The first waiters are notified, and moved to the end, while the list is read in pieces.
+	 * The first waiters are notified, and are moved to the end, while the list is read in
+	 * pieces.
 	 */
 	ASSERT_TRUE(arm_many(self->fd, self->word, MANY, true));
 	run_churn(&churn);
@@ -420,7 +427,7 @@ QUEUES_TEST(R37_waiters_that_are_not_moved_are_listed)
 	free(seen);
 }
 
-/* As many waits as a user may have, up to 100,000, a tenth of them on one word. */
+/* There are as many waits as a user may have, up to 100,000, a tenth of them on one word. */
 QUEUES_TEST(R37_a_long_list_is_complete)
 {
 	int n = LOAD(100000, 5000);

@@ -23,7 +23,7 @@ MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_creation)
 
 	for (i = 0; i < 4; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + i, i));
-	/* Neither in the order of arming nor in that of addresses. */
+	/* The order differs from the order of arming and from that of the addresses. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 2, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(2, mw_read(self->fd, done, 12));
@@ -90,7 +90,7 @@ MEMWAIT_TEST(R21_many_records_in_one_call)
 		EXPECT_EQ(i, done[i].user_data);
 }
 
-/* The vector is one buffer. */
+/* The vector is treated as one buffer. */
 MEMWAIT_TEST(R21_readv_returns_what_is_there)
 {
 	struct memwait_completion done[3];
@@ -100,7 +100,7 @@ MEMWAIT_TEST(R21_readv_returns_what_is_there)
 	int fd = memwait_open(0);
 
 	complete(_metadata, fd, self->word, 0, 1);
-	/* The second record would block. */
+	/* A read of the second record would block. */
 	EXPECT_EQ(RECORD, readv(fd, each, 2));
 	EXPECT_EQ(0, done[0].user_data);
 
@@ -132,7 +132,7 @@ MEMWAIT_TEST(R21_readv_into_a_hole_loses_nothing)
 
 	ASSERT_EQ(0, mprotect(hole, self->page, PROT_NONE));
 	complete(_metadata, self->fd, self->word, 0, 4);
-	/* @whole records, and part of another one, fit before the hole. */
+	/* Before the hole, @whole records and a part of another record fit. */
 	for (whole = 0; whole < 3; whole++) {
 		memset(done, 0xcc, sizeof(done));
 		io[0].iov_len = whole * RECORD + 6;
@@ -186,7 +186,7 @@ MEMWAIT_TEST(R21_blocks_until_there_is_a_completion)
 	EXPECT_EQ(1, runner_join(&r.runner));
 	EXPECT_EQ(5, r.done.user_data);
 
-	/* A timeout wakes the reader as well. */
+	/* A timeout also wakes the reader. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 50, 6, NULL));
 	EXPECT_EQ(1, mw_read(fd, &r.done, 1));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, r.done.result);
@@ -228,7 +228,7 @@ MEMWAIT_TEST(R21_a_fault_part_way_loses_nothing)
 	ASSERT_EQ(0, munmap(area + self->page, self->page));
 	for (room = 0; room < 20; room++) {
 		complete(_metadata, self->fd, self->word, 0, 20);
-		/* @room records, and half of another one, fit before the hole. */
+		/* Before the hole, @room records and half of another record fit. */
 		n = read(self->fd, area + self->page - room * RECORD - RECORD / 2, 40 * RECORD);
 		if (room) {
 			EXPECT_EQ((int)(room * RECORD), n);
@@ -303,7 +303,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 		if (i % 5 == 4)
 			ASSERT_EQ(5, mw_notify(fd, self->word, MEMWAIT_ALL, U32));
 	}
-	/* A completion for each reader, one at a time, which ends the reader. */
+	/* Each completion ends one reader. */
 	for (i = 0; i < 4; i++) {
 		struct memwait_info info;
 
@@ -324,7 +324,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	close(fd);
 }
 
-/* Waits until the thread is off its processor and its context switches have been counted. */
+/* Waits until the thread has left its processor and its context switches have been counted. */
 static void await_switched_out(pid_t tid)
 {
 	char path[64], line[16];
@@ -368,7 +368,10 @@ static int readers_done(struct reader *readers)
 	return n;
 }
 
-/* Otherwise the cost of a notify would grow with the number of readers. */
+/*
+ * A completion must wake one reader; otherwise the cost of a notify would grow with the number of
+ * readers.
+ */
 MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 {
 	static struct reader readers[READERS];
@@ -388,7 +391,7 @@ MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 			EXPECT_EQ(before[i], switches(readers[i].runner.tid));
 	EXPECT_EQ(1, readers_done(readers));
 
-	/* All completions of one notify; each reader takes one of them as its last. */
+	/* One notify completes all waits. Each reader takes one completion. */
 	complete(_metadata, fd, self->word, 1, READERS - 1);
 	for (i = 0; i < READERS; i++)
 		EXPECT_EQ(1, runner_join(&readers[i].runner));
@@ -396,7 +399,7 @@ MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 	close(fd);
 }
 
-/* A reader that is woken but does not read, because of a signal, wakes another reader. */
+/* If a woken reader does not read, because of a signal, it wakes another reader. */
 MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 {
 	const struct sigaction action = { .sa_handler = nothing };
@@ -414,8 +417,8 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 		if (round % 2 == 0)
 			pthread_kill(readers[0].runner.thread, SIGUSR1);
 		/*
-		 * The reader has returned with or without the completion; in the latter case
-		 * another reader gets it.
+		 * The reader has returned with or without the completion. If it has no completion,
+		 * another reader gets the completion.
 		 */
 		got = runner_join(&readers[0].runner) == 1;
 		interrupted = readers[0].runner.result == -EINTR;
@@ -431,7 +434,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 	close(fd);
 }
 
-/* The same for a reader that a deadline has woken. */
+/* As above, for a reader that a deadline has woken. */
 MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
 {
 	const struct sigaction action = { .sa_handler = nothing };
@@ -456,8 +459,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
 }
 
 /*
- * A timer wakes one reader for all expired deadlines, and a reader that has read wakes the next
- * one.
+ * A timer wakes one reader for all expired deadlines. A reader that has read wakes the next reader.
  */
 MEMWAIT_TEST(R22_deadlines_that_expire_together_wake_one_reader_each)
 {
@@ -521,9 +523,9 @@ MEMWAIT_TEST(R22_a_poller_takes_no_deadline_from_a_reader)
 MEMWAIT_TEST(R21_reads_no_more_than_there_is)
 {
 	struct memwait_completion done;
-	volatile size_t size = 1UL << 30;	/* hides the size from compiler warnings */
+	volatile size_t size = 1UL << 30;	/* volatile hides the size from compiler warnings */
 
-	/* There is room for one record, and one is there. */
+	/* The buffer has room for one record, and one record is available. */
 	complete(_metadata, self->fd, self->word, 7, 1);
 	EXPECT_EQ(RECORD, read(self->fd, &done, size));
 	EXPECT_EQ(7, done.user_data);
@@ -549,7 +551,7 @@ MEMWAIT_TEST(R21_a_blocked_reader_outlives_its_descriptor)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
 	close(fd);
-	/* The read continues, so this was not the last close. */
+	/* The read continues, so this close was not the last. */
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, runner_join(&r.runner));
@@ -579,7 +581,7 @@ MEMWAIT_TEST(R21_a_killed_reader_consumes_nothing)
 
 /*
  * The first records were copied long before the process is killed in a page fault on the rest of
- * the buffer: until the call returns, none of them has been read.
+ * the buffer. Until the call returns, these records count as unread.
  */
 MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_consumes_nothing)
 {
@@ -611,7 +613,7 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_consumes_nothing)
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
-	/* The records are new to other readers. */
+	/* Other readers find these records unread. */
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_TRUE(mw_readable(self->fd));
 	EXPECT_EQ(64, mw_read(self->fd, done, 64));
@@ -622,8 +624,8 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_consumes_nothing)
 }
 
 /*
- * A notify that is counted while a reader copies the completion produces a new edge when the reader
- * has finished.
+ * If a notify is counted while a reader copies the completion, it produces a new edge when the
+ * reader has finished.
  */
 MEMWAIT_TEST(R22_R32_a_notify_during_a_read_gets_an_edge)
 {
@@ -662,7 +664,7 @@ struct poller {
 	int polling, edges, refused, got;
 };
 
-/* Receives each edge and reads immediately: preempts the thread that has woken it. */
+/* Receives each edge and reads immediately. Preempts the thread that has woken it. */
 static void *take_edges(void *arg)
 {
 	struct poller *p = arg;
@@ -683,7 +685,10 @@ static void *take_edges(void *arg)
 	return NULL;
 }
 
-/* A reader that makes a completion readable again has released its lock when it wakes others. */
+/*
+ * If a reader makes a completion readable again, it has released its lock when it wakes other
+ * readers.
+ */
 MEMWAIT_TEST(R28_a_poller_that_a_reader_wakes_can_read)
 {
 	struct memwait_completion *buffer = private_page(self->page);
@@ -730,9 +735,9 @@ static int notify_17(struct many *m)
 }
 
 /*
- * One call ends two waits. In between, a reader takes the completion of the first: the call is in a
- * page fault on its last entry, and the reader in one on its buffer. The reader will return without
- * the second completion, which must therefore produce a new edge.
+ * One call ends two waits. In the meantime a reader takes the completion of the first wait: the
+ * call is in a page fault on its last entry, and the reader in a page fault on its buffer. The
+ * reader will return without the second completion, which must therefore produce a new edge.
  */
 MEMWAIT_TEST(R22_a_completion_during_a_read_gets_an_edge)
 {
@@ -780,7 +785,7 @@ MEMWAIT_TEST(R22_a_completion_during_a_read_gets_an_edge)
 	munmap(buffer, self->page);
 }
 
-/* A reader in a page fault on its buffer blocks no other calls except other reads. */
+/* A reader in a page fault on its buffer blocks only other reads. */
 MEMWAIT_TEST(R21_a_reader_in_a_page_fault_blocks_no_other_calls)
 {
 	struct memwait_completion done, *buffer = private_page(self->page);
@@ -803,7 +808,7 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_blocks_no_other_calls)
 
 	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
 	read = runner_join(&r.runner);
-	/* The fourth completion came in the meantime, perhaps too late for this read. */
+	/* The fourth completion came in the meantime, possibly too late for this read. */
 	if (read == 3)
 		read += mw_read(fd, buffer + 3, 1);
 	EXPECT_EQ(4, read);
@@ -840,8 +845,8 @@ MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_a_reader_in_a_page_fault)
 }
 
 /*
- * A loop that polls for edges has received the edge of completions that it could not read because
- * another reader was in a page fault. It receives another edge.
+ * A loop that polls for edges has received the edge of completions that it could not read, because
+ * another reader was in a page fault. The loop must receive another edge.
  */
 MEMWAIT_TEST(R22_a_refused_reader_gets_an_edge)
 {
@@ -888,8 +893,8 @@ static void *notify_in_turn(void *arg)
 }
 
 /*
- * Concurrent completions of two threads have one order, in which the waits of each word are in
- * their own order.
+ * Concurrent completions of two threads have one order. The waits of each word keep their order in
+ * it.
  */
 MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 {
@@ -947,8 +952,8 @@ static void *read_promptly(void *arg)
 #define IN_A_STEP	64
 
 /*
- * A notify of many waits wakes a context only once until it is read. If the context was read
- * between two steps, the notify wakes it again.
+ * A notify of many waits wakes a context only once until the context is read. If the context was
+ * read between two steps, the notify wakes it again.
  */
 MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_everything)
 {
@@ -974,7 +979,7 @@ MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_everything)
 	sleep_until(__atomic_load_n(&r.got, __ATOMIC_ACQUIRE) >= STEPS ||
 		    now_ns(CLOCK_MONOTONIC) >= end);
 	EXPECT_EQ(STEPS, r.got);
-	/* Further completions end a reader that still sleeps. */
+	/* A reader that still sleeps is ended by further completions. */
 	if (r.got < STEPS)
 		complete(_metadata, r.fd, self->word, 0, STEPS);
 	pthread_join(r.thread, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R31: a refused call changes no count that another call can see, and a call within its limits
- * never fails because another call was refused. The calls are made by a user whose counts no other
+ * R31: a refused call changes no count that another call can observe. A call within its limits
+ * never fails because another call was refused. A user makes these calls whose counts no other
  * process changes.
  */
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 #define OWNERS		PARAMETERS "max_user_owners"
 
-#define TRIES		20000	/* or until the other process was refused this often: */
+#define TRIES		20000	/* limit, unless the other process was refused this often: */
 #define LEAST_REFUSED	100
 #define ROUNDS		SOME_OF(3000)
 
@@ -49,7 +49,7 @@ static uint32_t *page_of(int file, int protection)
  */
 struct pair {
 	int (*attempt)(int fd, void *arg);
-	int error;			/* of each attempt */
+	int error;			/* error of each attempt */
 	int armed, ready, stop, stopped;
 	long refused, others;
 	int enospc, wrong;
@@ -92,7 +92,7 @@ static void run_modest(struct pair *p)
 		else
 			p->wrong++;
 	}
-	/* The waits of this process must stay until the other process has stopped. */
+	/* The waits of this process must exist until the other process has stopped. */
 	__atomic_store_n(&p->stop, 1, __ATOMIC_RELAXED);
 	spin_until(__atomic_load_n(&p->stopped, __ATOMIC_ACQUIRE));
 	_exit(0);
@@ -121,7 +121,7 @@ static void refuse(struct __test_metadata *_metadata, struct pair pair, void *ar
 	munmap(p, 4096);
 }
 
-#define TOO_MANY	11	/* one word more than the limit allows */
+#define TOO_MANY	11	/* number of words, one more than the limit allows */
 
 static int ask_for_too_many(int fd, void *arg)
 {
@@ -189,7 +189,7 @@ REFUSED_TEST(R31_a_wait_above_the_limit_pins_nothing)
 /* Two threads that use one context. */
 struct racers {
 	pthread_t thread;
-	int arrived;		/* how many times a thread has arrived */
+	int arrived;		/* how often a thread has arrived */
 	int (*attempt)(struct racers *racers, uint64_t *result);
 	int fd;
 	uint32_t *word;
@@ -212,8 +212,8 @@ static int ask_for_id(struct racers *racers, uint64_t *id)
 }
 
 /*
- * Waits until the other thread has arrived as often. Both then run at the same time; neither has to
- * be woken.
+ * Waits until the other thread has arrived as often as this thread. Then both run at the same time,
+ * and neither has to be woken.
  */
 static void meet(struct racers *racers)
 {
@@ -276,7 +276,7 @@ static void run_pinners(int *wrong, const char *directory)
 	_exit(0);
 }
 
-/* Each thread may create a pin, or share the pin of the other. No file stays pinned. */
+/* Each thread either creates a pin or shares the other thread's pin. No file stays pinned. */
 REFUSED_TEST(R31_two_threads_that_pin_one_file_leave_no_pin)
 {
 	char directory[] = "/tmp/memwait-pins-XXXXXX";
@@ -338,7 +338,7 @@ REFUSED_TEST(R33_two_threads_that_request_the_id_of_a_context_get_one)
 struct binds {
 	int used, bound, full;
 	uint64_t owners_full;
-	int read;		/* by another process */
+	int read;		/* read by another process */
 	int ready;
 };
 

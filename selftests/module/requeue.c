@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R17, R12: waiters that are moved to another word, and what happens to them there. */
+/*
+ * R17, R12: waiters that are moved to another word, and events that happen to these waiters there.
+ */
 #include "requeue_test.h"
 #include <sys/time.h>
 
-/* With PRIVATE the target is not looked up, so it need not be mapped. */
+/* A PRIVATE target is not looked up, so it need not be mapped. */
 MEMWAIT_TEST(R9_requeue_to_an_unmapped_private_word)
 {
 	uint32_t *a = self->word, *hole = hole_page();
@@ -43,8 +45,8 @@ MEMWAIT_TEST(R17_requeue_compares)
 				EXPECT_STREQ("abc", notify_names(self->fd, a));
 			} else {
 				/*
-				 * Bits beyond the size are ignored, in the word and in the expected
-				 * value.
+				 * In the word and in the expected value, bits above the size are
+				 * ignored.
 				 */
 				EXPECT_EQ(0, mw_requeue(self->fd, a, value, b, 1, 1, size, &out));
 				EXPECT_EQ(1, out.woken);
@@ -55,7 +57,8 @@ MEMWAIT_TEST(R17_requeue_compares)
 		}
 	}
 	/*
-	 * The call compares even if it has nothing to do; the value of the target does not matter.
+	 * The call compares the word even if it has no waiter to wake or move. The value of the
+	 * target does not matter.
 	 */
 	*word = 0;
 	*b = 1;
@@ -83,7 +86,7 @@ MEMWAIT_TEST(R17_requeue_wakes_the_oldest_and_moves_the_next)
 	EXPECT_REQUEUED(0, 1, a, b, 0, 1);
 	EXPECT_REQUEUED(1, 0, a, b, 1, 0);
 	EXPECT_STREQ("g", names(self->fd));
-	/* A later waiter is queued behind those that were moved. */
+	/* A later waiter is queued behind the moved waiters. */
 	EXPECT_EQ(MEMWAIT_PENDING, arm(self->fd, b, 'z'));
 	EXPECT_STREQ("xycdefz", notify_names(self->fd, b));
 	EXPECT_STREQ("h", notify_names(self->fd, a));
@@ -118,7 +121,7 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word)
 	EXPECT_REQUEUED(1, 2, a, a, 1, 2);
 	EXPECT_STREQ("a", names(self->fd));
 	EXPECT_EQ(5, mw_waiters(self->fd, a, U32));
-	/* The waiters are counted as moved and stay where they are. */
+	/* The waiters are counted as moved and stay in their positions. */
 	EXPECT_EQ(2, mw_notify(self->fd, a, 2, U32));
 	EXPECT_STREQ("bc", names(self->fd));
 	EXPECT_REQUEUED(0, 3, a, a, 0, MEMWAIT_ALL);
@@ -126,7 +129,7 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word)
 	EXPECT_STREQ("def", notify_names(self->fd, a));
 }
 
-/* One word at two addresses is the same word as well. */
+/* A word that is mapped at two addresses is the same word. */
 MEMWAIT_TEST(R17_requeue_to_the_same_word_of_a_file)
 {
 	uint32_t *one, *two;
@@ -137,7 +140,7 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word_of_a_file)
 	EXPECT_STREQ("a", names(self->fd));
 	EXPECT_EQ(3, mw_waiters(self->fd, one, U32));
 	EXPECT_STREQ("bcd", notify_names(self->fd, two));
-	/* Two words of one file are different words. */
+	/* Two different words of one file are different words. */
 	ASSERT_TRUE(arm_all(self->fd, one, "ab"));
 	EXPECT_REQUEUED(0, 1, two, two + 1, 0, 1);
 	EXPECT_STREQ("a", notify_names(self->fd, one + 1));
@@ -159,14 +162,17 @@ MEMWAIT_TEST(R3_requeue_moves_waiters_of_all_sizes)
 		EXPECT_STREQ("bcdef", notify_names(self->fd, b));
 		EXPECT_STREQ("gh", notify_names(self->fd, a));
 	}
-	/* The target must be aligned for the call, but not for the waiters. */
+	/*
+	 * The address of the target must be aligned for the size of the call, but not for the sizes
+	 * of the waiters.
+	 */
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, MEMWAIT_SIZE_U64, 'x', NULL));
 	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, (char *)b + 3, 0, 1, MEMWAIT_SIZE_U8, NULL));
 	EXPECT_EQ(1, mw_notify(self->fd, (char *)b + 3, 1, MEMWAIT_SIZE_U8));
 	EXPECT_STREQ("x", names(self->fd));
 }
 
-/* Threads, async waits and groups of both kinds, in the order in which they joined. */
+/* Threads, async waits and groups of both kinds are moved in the order in which they joined. */
 MEMWAIT_TEST(R12_requeue_keeps_the_order_of_all_kinds)
 {
 	uint32_t *a = self->word, *b = self->word + 9, *c = self->word + 1;
@@ -235,8 +241,8 @@ MEMWAIT_TEST(R12_requeue_many)
 }
 
 /*
- * As many waiters as one step moves, one less and one more; to a word without waiters, and with
- * one.
+ * Moves as many waiters as one step moves, one less and one more. The target has no waiter or one
+ * waiter.
  */
 MEMWAIT_TEST(R12_requeue_all_of_few_or_many)
 {
@@ -293,7 +299,7 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 		fds[i] = open_device(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, arm(fds[i], a, 'a' + i));
 	}
-	/* More contexts than one notify can collect for its final wake-ups. */
+	/* There are more contexts than one notify can collect for its final wake-ups. */
 	EXPECT_REQUEUED(10, 10, a, b, 10, 10);
 	for (i = 0; i < 20; i++)
 		EXPECT_EQ(i < 10, mw_readable(fds[i]));
@@ -306,11 +312,12 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 	}
 }
 
-/* Words of two objects, R17 */
+/* R17: words of two objects */
 
 /*
- * A waiter that is moved to another file would receive a reference to a file that it never used,
- * possibly the last one. Therefore both words must belong to one object; otherwise nothing is done.
+ * If a waiter were moved to another file, it would receive a reference to a file that it never
+ * used, possibly the last reference. Therefore both words must belong to one object; otherwise the
+ * call fails and has no effect.
  */
 MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 {
@@ -332,8 +339,8 @@ MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 				continue;
 			for (n = 0; n < 2; n++) {
 				/*
-				 * This check precedes the comparison, and follows the access to
-				 * both words.
+				 * The call makes this check before the comparison and after the
+				 * access to both words.
 				 */
 				EXPECT_EQ(-EXDEV, mw_requeue(self->fd, a, n, b, n, n, U32, &out));
 				EXPECT_EQ(-EXDEV, mw_requeue(self->fd, a, 0, b, 1, 2, U32, &out));
@@ -352,7 +359,7 @@ MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 	munmap(other, self->page);
 }
 
-/* One object: a file at two addresses, through two open files; and all private memory of one mm. */
+/* One object is a file at two addresses through two open files, or all private memory of one mm. */
 MEMWAIT_TEST(R17_requeue_within_an_object)
 {
 	int file = new_file(2 * self->page), again;
@@ -381,7 +388,10 @@ MEMWAIT_TEST(R17_requeue_within_an_object)
 	munmap(elsewhere, self->page);
 }
 
-/* With PRIVATE both words are words of the caller's address space, whatever is mapped there. */
+/*
+ * With PRIVATE both words are words of the caller's address space, whatever is mapped at the
+ * addresses.
+ */
 MEMWAIT_TEST(R9_requeue_private_words_of_two_files)
 {
 	uint32_t *other = shared_page(self->page);
@@ -396,7 +406,7 @@ MEMWAIT_TEST(R9_requeue_private_words_of_two_files)
 	munmap(other, self->page);
 }
 
-/* A process moves the waiters and exits: they remain where it has moved them. */
+/* A process moves the waiters and exits. The waiters stay on the word to which they were moved. */
 MEMWAIT_TEST(R11_requeue_by_a_process_that_exits)
 {
 	struct waiter timed = thread_at(self->fd, self->shared), interrupted = timed;
@@ -408,7 +418,10 @@ MEMWAIT_TEST(R11_requeue_by_a_process_that_exits)
 	handle(SIGUSR1, 0);
 	waiter_start(&interrupted);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 8, &pending));
-	/* If these two waits expire before the requeue, they are not moved, which does no harm. */
+	/*
+	 * If these two waits expire before the requeue, they are not moved, which does not affect
+	 * the test.
+	 */
 	timed.deadline = in_ms(1500);
 	waiter_start(&timed);
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->shared, 1500, 7, NULL));
@@ -462,7 +475,7 @@ MEMWAIT_TEST(R7_requeue_faults_the_word_in)
 		ASSERT_EQ(0, madvise(from, self->page, MADV_DONTNEED));
 		EXPECT_REQUEUED(1, 1, from, to, 1, 1);
 		EXPECT_STREQ("a", names(self->fd));
-		/* The target is never accessed. */
+		/* The kernel never accesses the target. */
 		EXPECT_STREQ("b", notify_names(self->fd, to));
 		EXPECT_STREQ("c", notify_names(self->fd, from));
 	}
@@ -475,8 +488,8 @@ MEMWAIT_TEST(R7_requeue_faults_the_word_in)
 }
 
 /*
- * REQUEUE does not block, so no signal interrupts it, even while it retries because of a page
- * fault.
+ * REQUEUE does not block. Therefore no signal interrupts it, even while it retries because of a
+ * page fault.
  */
 MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 {
@@ -493,7 +506,7 @@ MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
 	for (i = 0; i < SOME_OF(10000) || !handled; i++) {
 		/*
-		 * One signal and a limited number of drops in each round, so that a slow machine
+		 * Each round has one signal and a limited number of drops, so that a slow machine
 		 * makes progress.
 		 */
 		once.it_value.tv_usec = 1 + i % 128;
@@ -525,7 +538,7 @@ MEMWAIT_TEST(R16_requeue_a_member_keeps_its_index_and_the_others_stay)
 		EXPECT_EQ(2, mw_waiters(self->fd, c, U32));
 		EXPECT_EQ(2, mw_waiters(self->fd, d, U32));
 		EXPECT_EQ(0, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
-		/* Notified by the moved member, or by another one. */
+		/* The group is notified through the moved member or through another member. */
 		EXPECT_EQ(2, mw_notify(self->fd, i == 0 ? a : i == 1 ? d : c, MEMWAIT_ALL, U32));
 		EXPECT_EQ(MEMWAIT_OK, any_join(&w));
 		EXPECT_EQ((uint32_t)i, w.index);
@@ -551,7 +564,7 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	w = any_of(self->fd, waits, 3);
 	any_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 1, NULL));
-	/* The last member first. */
+	/* Moves the last member first. */
 	for (i = 2; i >= 0; i--)
 		EXPECT_REQUEUED(0, 2, self->word + i, d, 0, MEMWAIT_ALL);
 	EXPECT_EQ(6, mw_waiters(self->fd, d, U32));
@@ -560,7 +573,9 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
 	EXPECT_EQ(2, w.index);
 	EXPECT_EQ(4, mw_waiters(self->fd, d, U32));
-	/* A requeue also wakes a group only once, and does not move its remaining members. */
+	/*
+	 * A requeue also wakes a group only once, and does not move the group's remaining members.
+	 */
 	EXPECT_REQUEUED(1, 1, d, self->word, 1, MEMWAIT_ALL);
 	EXPECT_EQ(0, mw_waiters(self->fd, d, U32));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
@@ -569,7 +584,7 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	EXPECT_STREQ("a", notify_names(self->fd, self->word));
 }
 
-/* Members of a woken group that are still queued are neither woken nor moved nor counted. */
+/* The members of a woken group that are still queued are neither woken, moved nor counted. */
 MEMWAIT_TEST(R16_requeue_passes_over_a_woken_group)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
@@ -721,8 +736,8 @@ MEMWAIT_TEST(R25_requeue_then_close)
 }
 
 /*
- * An unread OK is passed on at the word where the wait was notified, which differs from the word
- * where it was armed.
+ * An unread OK is passed on at the word where the wait was notified. This word differs from the
+ * word where the wait was armed.
  */
 MEMWAIT_TEST(R25_requeue_an_unread_ok_is_passed_on_at_the_target)
 {
@@ -749,7 +764,7 @@ MEMWAIT_TEST(R25_requeue_an_unread_ok_is_passed_on_at_the_target)
 		EXPECT_STREQ("a", notify_names(self->fd, a));
 		EXPECT_STREQ("b", notify_names(self->fd, self->word + 5));
 
-		/* A wait that the requeue itself has woken is passed on at its old word. */
+		/* If the requeue itself has woken the wait, its OK is passed on at the old word. */
 		fd = memwait_open(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, arm(fd, a, 'x'));
 		ASSERT_TRUE(arm_all(self->fd, a, "ab"));
@@ -760,12 +775,12 @@ MEMWAIT_TEST(R25_requeue_an_unread_ok_is_passed_on_at_the_target)
 	}
 }
 
-/* A thread that changes the word during a requeue, and checks which waiters are still there. */
+/* A thread that changes the word during a requeue, and checks which waiters are still queued. */
 struct changer {
 	pthread_barrier_t barrier;
 	uint32_t *word;
 	int fd;
-	int pause;		/* in us, before the change */
+	int pause;		/* delay before the change, in us */
 	bool stop;
 	int found;
 };
@@ -790,7 +805,9 @@ static void *change_it(void *arg)
 /* The number of waiters that one step visits. */
 #define STEP	64
 
-/* Arms a whole step of waits; returns when all of them are overdue, and none has ended. */
+/*
+ * Arms as many waits as one step visits. Returns when all of them are overdue and none has ended.
+ */
 static void fill_a_step(struct __test_metadata *_metadata, int fd, uint32_t *word)
 {
 	struct memwait_completion done[STEP];
@@ -829,7 +846,7 @@ MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
 	ASSERT_LE(0, c.fd);
 	pthread_barrier_init(&c.barrier, NULL, 2);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, change_it, &c));
-	/* The race is repeated until it had each of the two outcomes. */
+	/* The race is repeated until both outcomes have occurred. */
 	for (i = 0; i < SOME_OF(3000) || !woken || !refused; i++) {
 		*self->word = 0;
 		fill_a_step(_metadata, self->fd, self->word);
@@ -841,7 +858,10 @@ MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
 		pthread_barrier_wait(&c.barrier);
 		woken += !ret && out.woken;
 		refused += ret == MEMWAIT_NOT_EQUAL;
-		/* The wait behind them is woken while the word is 0, or not at all. */
+		/*
+		 * The wait behind the overdue waits is woken while the word is 0, or it is not
+		 * woken.
+		 */
 		EXPECT_TRUE(ret ? ret == MEMWAIT_NOT_EQUAL && !out.woken && c.found :
 				  out.woken == 1 && !c.found);
 		EXPECT_EQ(ret ? 1 : 0, mw_notify(self->fd, self->word, 1, U32));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R17, R25: requeue, and all operations that can run concurrently. */
+/* R5, R17, R25: requeue, together with all operations that can run concurrently. */
 #include "requeue_test.h"
 
 enum { WORDS = 3 };
@@ -18,7 +18,7 @@ static bool stopped(struct racer *r)
 	return __atomic_load_n(r->stop, __ATOMIC_RELAXED);
 }
 
-/* Moves all waiters from one word to the next, in a circle, in one of two directions. */
+/* Moves all waiters from one word to the next, in a circle, in one of the two directions. */
 static void *move_around(void *arg)
 {
 	struct racer *r = arg;
@@ -43,7 +43,7 @@ static void start(struct racer *r, const struct racer *like, int i, void *(*body
 		abort();
 }
 
-/* R17: moves from A to B race with moves from B to A: no thread hangs and no waiter is lost. */
+/* R17: moves from A to B race with moves from B to A. No thread hangs, and no waiter is lost. */
 MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 {
 	struct racer r[2], like = { .fd = self->fd };
@@ -55,7 +55,7 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 	int stop, i, round, total;
 
 	like.stop = &stop;
-	/* First with two words, then with three shared words. */
+	/* The first round has two words, the second round three shared words. */
 	for (round = 0; round < 2; round++) {
 		word = round ? self->shared : self->word;
 		for (i = 0; i < WORDS; i++)
@@ -148,13 +148,16 @@ static void *wait_hard(void *arg)
 		else
 			r->other++;
 	}
-	/* Another wait ends the counted queue position that an interrupted wait may have left. */
+	/*
+	 * An interrupted wait may have left a queue position, which is counted. Another wait ends
+	 * this position.
+	 */
 	if (mw_wait(r->fd, r->words[0], 0, 1, U32) != MEMWAIT_TIMED_OUT)
 		r->other++;
 	return NULL;
 }
 
-/* Counts the ends of async waits; each id must occur once. */
+/* Counts the ends of async waits. Each id must occur once. */
 static void count_completions(struct __test_metadata *_metadata, int fd, unsigned char *seen,
 			      struct racer *sum)
 {
@@ -179,7 +182,7 @@ static bool was_interrupted(const struct racer *r, int n)
 	return interrupted;
 }
 
-/* R5: requeue, deadlines, cancel, signals and notifies on the same waiters. */
+/* R5: requeues, deadlines, cancels, signals and notifies race for the same waiters. */
 MEMWAIT_TEST(R5_requeue_races_with_everything)
 {
 	enum { MOVERS = 2, NOTIFIERS = 1, WAITERS = 3, ALL = MOVERS + NOTIFIERS + WAITERS };
@@ -275,9 +278,9 @@ static int move_back_and_forth(struct mover *m)
 }
 
 /*
- * Returns how many waiters two words have together. If a move happens between the two calls (on
- * PREEMPT_RT the second may sleep for a lock that the mover holds), the number of waiters of the
- * first word has changed afterwards, and the calls are repeated.
+ * Returns how many waiters two words have together. On PREEMPT_RT the second call may sleep for a
+ * lock that the mover holds, and a move may happen between the two calls. In this case the number
+ * of waiters of the first word has changed, and the calls are repeated.
  */
 static int waiters_of_both(int fd, uint32_t *words)
 {
@@ -292,8 +295,8 @@ static int waiters_of_both(int fd, uint32_t *words)
 
 /*
  * R17: the move is one step. A thread on the same processor, which runs as soon as the mover can be
- * preempted, finds each waiter in one of the two queues. Some calls move all waiters, others some
- * of them.
+ * preempted, finds each waiter in exactly one of the two queues. Some calls move all waiters, other
+ * calls some of them.
  */
 MEMWAIT_TEST(R17_requeue_is_one_step)
 {
@@ -351,7 +354,7 @@ static void *requeue_each_round(void *arg)
 	return NULL;
 }
 
-/* Whether the close comes before the move, before the notify or after it: one OK arrives. */
+/* The close comes before the move, before the notify or after it. In each case one OK arrives. */
 MEMWAIT_TEST(R25_requeue_and_notify_race_with_the_close_of_the_owner)
 {
 	const int rounds = SOME_OF(3000);

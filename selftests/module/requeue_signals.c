@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R6, R17: signals and death of threads that were moved. */
+/* R6, R17: signals to, and deaths of, threads that were moved. */
 #include "requeue_test.h"
 
 MEMWAIT_TEST(R6_requeue_then_interrupt)
@@ -98,7 +98,7 @@ MEMWAIT_TEST(R6_requeue_wakes_a_dying_thread)
 		SKIP(return, "needs root for SCHED_FIFO");
 	victim = fork_waiter(self->fd, a);
 	ASSERT_TRUE(arm_all(self->fd, a, "abc"));
-	/* As in signal_and_notify(). */
+	/* This is necessary for the same reason as in signal_and_notify(). */
 	pin(20);
 	kill(victim, SIGKILL);
 	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));

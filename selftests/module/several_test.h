@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Helpers for tests of waits on several words, requeue and notify-and-wait, on top of the fixture:
- * one wrapper for each ioctl, and threads that wait for several words.
+ * Helpers for tests of waits on several words, of requeue and of notify-and-wait, on top of the
+ * fixture: one wrapper for each ioctl, and threads that wait for several words.
  */
 #ifndef SEVERAL_TEST_H
 #define SEVERAL_TEST_H
@@ -13,7 +13,7 @@
 #define HOUR		3600000ULL	/* in ms */
 #define UNTOUCHED	0x0cccccccU	/* value of an output field before a call */
 
-/* A member of a group; its own deadline is ignored. */
+/* Returns a member of a group. The member's own deadline is ignored. */
 static inline struct memwait_wait member(const volatile void *addr, uint64_t expected,
 					 uint32_t flags)
 {
@@ -25,7 +25,7 @@ static inline struct memwait_wait member(const volatile void *addr, uint64_t exp
 	};
 }
 
-/* Members for n consecutive 32-bit words with expected value 0. */
+/* Fills in members for n consecutive 32-bit words with the expected value 0. */
 static inline void members(struct memwait_wait *waits, const uint32_t *word, int n)
 {
 	int i;
@@ -34,7 +34,7 @@ static inline void members(struct memwait_wait *waits, const uint32_t *word, int
 		waits[i] = member(word + i, 0, U32);
 }
 
-/* index may be NULL. */
+/* @index may be NULL. */
 static inline int mw_wait_any(int fd, const struct memwait_wait *waits, uint32_t count,
 			      uint64_t deadline, uint32_t flags, uint32_t *index)
 {
@@ -52,7 +52,7 @@ static inline int mw_wait_any(int fd, const struct memwait_wait *waits, uint32_t
 	return ret;
 }
 
-/* A batch entry: a wait for a 32-bit word. */
+/* Returns a batch entry that waits for a 32-bit word. */
 static inline struct memwait_async wait_entry(const void *word, uint64_t expected,
 					      uint64_t deadline, uint64_t user_data)
 {
@@ -65,7 +65,7 @@ static inline struct memwait_async wait_entry(const void *word, uint64_t expecte
 	};
 }
 
-/* A batch entry: a group. */
+/* Returns a batch entry that is a group. */
 static inline struct memwait_async group_entry(const struct memwait_wait *waits, uint32_t count,
 					       uint64_t deadline, uint32_t flags,
 					       uint64_t user_data)
@@ -84,7 +84,7 @@ static inline struct memwait_async group_entry(const struct memwait_wait *waits,
 	};
 }
 
-/* mw_async() for a group. id may be NULL. */
+/* Like mw_async(), for a group. @id may be NULL. */
 static inline int mw_group(int fd, const struct memwait_wait *waits, uint32_t count,
 			   uint64_t deadline, uint32_t flags, uint64_t user_data, uint64_t *id)
 {
@@ -96,7 +96,7 @@ static inline int mw_group(int fd, const struct memwait_wait *waits, uint32_t co
 	return ret < 0 ? ret : entry.result;
 }
 
-/* async_soon() for a group. */
+/* Like async_soon(), for a group. */
 static inline int group_soon(int fd, const struct memwait_wait *waits, uint32_t count, uint64_t ms,
 			     uint64_t user_data, uint64_t *id)
 {
@@ -113,7 +113,7 @@ struct requeued {
 	uint32_t woken, moved;
 };
 
-/* out may be NULL. */
+/* @out may be NULL. */
 static inline int mw_requeue(int fd, const volatile void *addr, uint64_t expected,
 			     const volatile void *target, uint32_t count, uint32_t move,
 			     uint32_t flags, struct requeued *out)
@@ -135,7 +135,7 @@ static inline int mw_requeue(int fd, const volatile void *addr, uint64_t expecte
 	return ret;
 }
 
-/* Waits for a completion, then reads up to n. */
+/* Waits for a completion, then reads up to n completions. */
 static inline int await_completions(int fd, struct memwait_completion *done, int n)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -153,7 +153,7 @@ struct any_waiter {
 	uint64_t deadline;
 	uint32_t flags;
 	pid_t tid;		/* set by the thread before it waits */
-	int result;		/* valid when done, like index */
+	int result;		/* like @index, valid when done */
 	uint32_t index;
 	int done;
 };
@@ -179,9 +179,9 @@ static inline int waiters_of(int fd, const struct memwait_wait *wait)
 }
 
 /*
- * Starts w (fd, waits, count, deadline and flags are set). Returns when the thread is in all
- * queues, which it joins in order, or when its deadline has passed. No other waiter may join or
- * leave the queue of the last word meanwhile.
+ * Starts w, whose fd, waits, count, deadline and flags are set. The thread joins its queues in
+ * order. Returns when the thread is in all queues, or when its deadline has passed. During this
+ * time no other waiter may join or leave the queue of the last word.
  */
 static inline void any_start(struct any_waiter *w)
 {
@@ -211,7 +211,7 @@ static inline struct any_waiter any_of(int fd, const struct memwait_wait *waits,
 				     .deadline = FOREVER };
 }
 
-/* Maps memory twice, the second time read-only. Returns 0 or -1. */
+/* Maps memory twice; the second mapping is read-only. Returns 0 or -1. */
 static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 {
 	int memfd = new_file(size);
@@ -222,7 +222,9 @@ static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 	return mprotect(*two, size, PROT_READ);
 }
 
-/* Returns NULL in a 32-bit program, whose pointers cannot express kernel addresses. */
+/*
+ * Returns a kernel address. Returns NULL in a 32-bit program, whose pointers cannot represent one.
+ */
 static inline void *kernel_address(void)
 {
 	return sizeof(void *) == 8 ? (void *)(uintptr_t)0xffff888000000000ULL : NULL;
@@ -237,7 +239,7 @@ static inline void *hole_page(void)
 	return page == MAP_FAILED ? NULL : page;
 }
 
-/* Maps a word of a device. Returns NULL without the device. */
+/* Maps a word of a device. Returns NULL if the device does not exist. */
 static inline void *device_word(void)
 {
 	int mem = open("/dev/mem", O_RDONLY);

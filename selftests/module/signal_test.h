@@ -40,7 +40,7 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 	}
 }
 
-/* Permanently sends SIGUSR1 to one thread, or to two threads alternately. */
+/* Permanently sends SIGUSR1 to one thread, or alternately to two threads. */
 struct signal_storm {
 	pthread_t thread;
 	pthread_t targets[2];
@@ -73,8 +73,8 @@ static inline void signal_storm_stop(struct signal_storm *storm)
 }
 
 /*
- * Signals and then notifies a child. The child is bound to the same processor and cannot run in
- * between, so the notify counts it. Returns the result of the notify.
+ * Signals and then notifies a child. The child is bound to the same processor and cannot run
+ * between the two calls, so the notify counts it. Returns the result of the notify.
  */
 static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R6: races of signals and notifies. For other effects of signals on waits see ways.c. */
+/* R5, R6: races of signals and notifies. ways.c tests other effects of signals on waits. */
 #include "signal_test.h"
 
-/* A blocked signal that would dump core kills no process. */
+/* A blocked signal that would dump core does not kill the process. */
 MEMWAIT_TEST(R6_a_counted_notify_takes_precedence_over_a_blocked_signal)
 {
 	struct waiter next = thread_at(self->fd, self->shared);

@@ -17,7 +17,7 @@ struct storm_thread {
 	pthread_t thread;
 	int cpu;
 	uint64_t random;
-	uint64_t ids[STORM_SLOTS];	/* of pending waits; user_data is the slot */
+	uint64_t ids[STORM_SLOTS];	/* ids of pending waits; user_data is the slot */
 	long notified, calls, armed, oks, cancelled, wrong;
 };
 
@@ -68,7 +68,7 @@ static void storm_cancel(struct storm_thread *t, int fd, uint32_t slot)
 	}
 }
 
-/* Arms a batch and cancels half of it, the newest waits first. */
+/* Arms a batch of waits and cancels half of them, the newest first. */
 static void storm_arm(struct storm_thread *t, int fd)
 {
 	struct memwait_async entries[STORM_BATCH];
@@ -127,7 +127,7 @@ static void *storm_wait(void *arg)
 		storm_arm(t, fd);
 		storm_read(t, fd);
 	}
-	/* A wait that cannot be cancelled has ended, and its completion is there. */
+	/* If a wait cannot be cancelled, it has ended and has a completion. */
 	for (i = 0; i < STORM_SLOTS; i++)
 		storm_cancel(t, fd, i);
 	storm_read(t, fd);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R30: waits of other users for the id of a process do not make its death slow. Tracing shows which
- * process completes the waits, because the kernel thread that completes those of other users may
- * run sooner or later.
+ * R30: if other users wait for the id of a process, the death of the process does not become slow.
+ * Tracing shows which process completes the waits, because the kernel thread that completes the
+ * waits of other users may run earlier or later.
  */
 #include "async_test.h"
 #include "limits_test.h"
@@ -13,10 +13,10 @@
 #define ENABLE		INSTANCE "/events/memwait/memwait_async_complete/enable"
 
 #define OWNED64		(MEMWAIT_SIZE_U64 | MEMWAIT_OWNED)
-#define OTHER_WORDS	300	/* words on which the unrelated process waits */
-#define OWN		20	/* the user waits here too, on half of them as the first */
-#define ROUNDS		5	/* one round shows it; each round has its own shared memory */
-#define DESCRIPTORS	5	/* of the device, which the process closes when it dies */
+#define OTHER_WORDS	300	/* number of words on which the unrelated process waits */
+#define OWN		20	/* the user also waits on these, on half of them first */
+#define ROUNDS		5	/* each round has its own shared memory */
+#define DESCRIPTORS	5	/* open files of the device, which the dying process closes */
 
 struct shared {
 	uint64_t words[OTHER_WORDS];
@@ -39,7 +39,10 @@ static void die(struct shared *shared)
 {
 	int i, fd = -1;
 
-	/* Therefore few kernel threads, which are bound to the same processor, run in between. */
+	/*
+	 * With this priority few kernel threads that are bound to the same processor run in the
+	 * meantime.
+	 */
 	CHECK(!pin(1));
 	for (i = 0; i < DESCRIPTORS; i++)
 		fd = memwait_open(O_RDONLY);
@@ -65,7 +68,7 @@ static int arm_words(int fd, struct shared *shared, int from, int to)
 	return 0;
 }
 
-/* Reads until OWNER_DIED has arrived for all words where this process is the first waiter. */
+/* Reads until OWNER_DIED has arrived for each word on which this process is the first waiter. */
 static void run_unrelated(struct shared *shared)
 {
 	struct memwait_completion done;
@@ -84,7 +87,10 @@ static void run_unrelated(struct shared *shared)
 	stay();
 }
 
-/* Returns how many completions a process has created according to the trace; *all counts all. */
+/*
+ * Returns how many completions a process has created according to the trace. *all is the total
+ * number.
+ */
 static int recorded_by(pid_t pid, int *all)
 {
 	FILE *f = fopen(INSTANCE "/trace", "r");
@@ -157,7 +163,7 @@ LIMITS_TEST(R30_a_dying_process_notifies_only_its_own_user)
 		SKIP(return, "cannot bind kernel threads");
 	if (!begin_patching(&offline))
 		SKIP(return, "emulation with more than one processor");
-	/* A kernel thread may be as fast, but not in each round. */
+	/* A kernel thread may be as fast as the dying process, but not in each round. */
 	for (round = 0; round < ROUNDS && most < OWN; round++) {
 		nr = count_notified(_metadata, self->fd, &shared[round]);
 		EXPECT_GE(OWN, nr);

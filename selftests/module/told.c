@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R12, R34: the end of a thread is not a death, and a waiter that received OWNER_DIED has had its
- * turn. When a thread ends, only waiters of words that name it are notified; when a process is
- * killed, other waiters are notified as well.
+ * R12, R34: the end of a thread does not count as a death, and a waiter that received OWNER_DIED
+ * has had its turn. When a thread ends, only waiters of words that name the thread are notified.
+ * When a process is killed, other waiters are also notified.
  */
 #include "owner_test.h"
 #include "signal_test.h"
@@ -35,10 +35,10 @@ OWNER_TEST(R34_the_end_of_a_woken_thread_is_not_reported)
 		for (i = 0; i < 8; i++) {
 			EXPECT_EQ(8 - i, mw_waiters(self->fd, &shared->word, size));
 			EXPECT_EQ(1, mw_notify(self->fd, &shared->word, 1, size));
-			/* The next waiter in the queue, and it is counted. */
+			/* The next waiter in the queue is notified and counted. */
 			EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[i]));
 			owned_waiter_join(&w[i]);
-			/* By now the end of the thread has had all its effects. */
+			/* At this time the end of the thread has had all its effects. */
 			mw_await_owners(self->fd, self->owners + 7 - i);
 		}
 	}
@@ -73,8 +73,8 @@ OWNER_TEST(R34_the_end_of_an_id_is_not_reported)
 }
 
 /*
- * The woken thread holds the lock by then: the word names it, though its waiters named another
- * owner.
+ * The woken thread holds the lock at its end: the word names this thread, although the waiters of
+ * the word named another owner.
  */
 OWNER_TEST(R34_the_end_of_a_woken_thread_is_reported_if_the_word_names_it)
 {
@@ -88,7 +88,7 @@ OWNER_TEST(R34_the_end_of_a_woken_thread_is_reported_if_the_word_names_it)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 }
 
-/* The same for a thread that waited on half a word, and was moved to the word that names it. */
+/* As above, for a thread that waited on half a word and was moved to the word that names it. */
 OWNER_TEST(R34_the_end_of_a_thread_that_was_moved_to_a_lock_word_is_reported)
 {
 	struct shared *shared = self->shared;
@@ -109,7 +109,7 @@ OWNER_TEST(R34_the_end_of_a_thread_that_was_moved_to_a_lock_word_is_reported)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 }
 
-/* The waiter that was woken before on the whole word is not the thread that ends. */
+/* The waiter that was woken earlier on the whole word is not the thread that ends. */
 OWNER_TEST(R34_the_end_of_a_thread_woken_on_half_a_word_is_not_reported)
 {
 	struct shared *shared = self->shared;
@@ -130,7 +130,8 @@ OWNER_TEST(R34_the_end_of_a_thread_woken_on_half_a_word_is_not_reported)
 }
 
 /*
- * A thread that was woken on half a word may own the whole word by now, which a later waiter finds.
+ * A thread that was woken on half a word may own the whole word at its end. A later waiter detects
+ * this.
  */
 OWNER_TEST(R34_the_end_of_a_thread_named_after_its_wake_up_is_reported)
 {
@@ -173,7 +174,10 @@ static void wait_as_unrelated(struct shared *shared)
 	      MEMWAIT_OWNER_DIED);
 }
 
-/* The owner that a word names is remembered even if it is woken on half of the word afterwards. */
+/*
+ * The kernel remembers the owner that a word names even if the owner is woken on half of the word
+ * afterwards.
+ */
 OWNER_TEST(R34_the_end_of_a_thread_named_by_another_user_is_reported)
 {
 	struct shared *shared = self->shared;
@@ -194,7 +198,7 @@ OWNER_TEST(R34_the_end_of_a_thread_named_by_another_user_is_reported)
 	EXPECT_EQ(0, child_status(unrelated));
 }
 
-/* How a woken thread dies without having called exit(2). */
+/* How a woken thread dies without a call of exit(2). */
 enum death { KILLED, KILLED_ALONE, EXIT_GROUP, OTHERS_EXIT_GROUP, EXECUTES_ITSELF, OTHER_EXECUTES,
 	     DEATHS };
 
@@ -218,11 +222,14 @@ static void *wait_and_die(void *arg)
 	dying->shared->result[0] = mw_wait(dying->fd, SMALL(dying->shared), 0, MEMWAIT_FOREVER,
 					   OWNED32);
 	__atomic_store_n(&dying->shared->go, 1, __ATOMIC_RELEASE);
-	/* In strict seccomp mode, the kernel kills only the thread if it makes another call. */
+	/*
+	 * In strict seccomp mode the kernel kills only the calling thread if it makes any other
+	 * system call.
+	 */
 	if (dying->how == KILLED_ALONE && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
 		syscall(SYS_getppid);
 	if (dying->how == KILLED_ALONE)
-		kill(getpid(), SIGKILL);	/* for a kernel without strict mode */
+		kill(getpid(), SIGKILL);	/* for kernels without strict seccomp mode */
 	if (dying->how == EXIT_GROUP)
 		_exit(0);
 	if (dying->how == EXECUTES_ITSELF)
@@ -282,13 +289,13 @@ OWNER_TEST(R34_all_other_deaths_of_a_woken_thread_are_reported)
 		EXPECT_COMPLETION(self->fd, n, MEMWAIT_OK);				\
 	} while (0)
 
-/* Forks a child that waits first. */
+/* Forks a child that waits as the first waiter. */
 static pid_t start_first(int fd, struct shared *shared, const uint32_t *word)
 {
 	return owned_child_start(fd, &shared->children[0], word, 0, OWNED32);
 }
 
-/* Notifies the child and kills it, which is reported to the next waiter. */
+/* Notifies the child and kills it. Its death is reported to the next waiter. */
 static void end_first(int fd, struct shared *shared, const uint32_t *word, pid_t pid)
 {
 	if (mw_notify(fd, word, 1, U32) != 1 ||
@@ -366,8 +373,8 @@ OWNER_TEST(R12_a_thread_that_got_owner_died_joins_at_the_end)
 }
 
 /*
- * After each of several deaths the notified waiter continues, and one of the waiters receives the
- * next death.
+ * After each of several deaths the notified waiter continues. One of the waiters receives the next
+ * death.
  */
 OWNER_TEST(R35_after_many_deaths_some_waiter_continues)
 {
@@ -380,7 +387,7 @@ OWNER_TEST(R35_after_many_deaths_some_waiter_continues)
 	pids[1] = owned_child_start(self->fd, &children[2], SMALL(shared), 0, OWNED32);
 	end_first(self->fd, shared, SMALL(shared), first);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
-	/* The waiter that received OWNER_DIED dies as well, and the second waiter is notified. */
+	/* The waiter that received OWNER_DIED also dies, and the second waiter is notified. */
 	kill_child(pids[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
 	victim = owned_child_start(self->fd, &children[1], SMALL(shared), 0, OWNED32);
@@ -389,8 +396,8 @@ OWNER_TEST(R35_after_many_deaths_some_waiter_continues)
 	EXPECT_EQ(1, mw_notify(self->fd, SMALL(shared), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[1], 1));
 	/*
-	 * A waiter was woken and dies before it has done anything: the waiter that returned behind
-	 * it is notified.
+	 * A waiter was woken and dies before it has acted. The waiter that returned behind it is
+	 * notified.
 	 */
 	kill_child(victim);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 2));
@@ -402,8 +409,8 @@ OWNER_TEST(R35_after_many_deaths_some_waiter_continues)
 }
 
 /*
- * Only the kernel writes the id of an entry: an old id gives an event loop no queue position
- * either.
+ * Only the kernel writes the id of an entry. Therefore an old id gives an event loop no queue
+ * position either.
  */
 OWNER_TEST(R12_an_event_loop_that_got_owner_died_joins_at_the_end)
 {
@@ -438,9 +445,9 @@ OWNER_TEST(R12_an_event_loop_that_got_owner_died_joins_at_the_end)
 }
 
 /*
- * A waiter of high priority need not wait for a kernel thread. Here all threads run on one
- * processor, which the kernel threads get when the dying process has left it: as a zombie, with its
- * descriptors closed.
+ * A waiter of high priority need not wait for a kernel thread. In this test all threads run on one
+ * processor. The kernel threads get the processor only when the dying process has left it, as a
+ * zombie with its descriptors closed.
  */
 OWNER_TEST(R30_a_dying_process_reports_its_death)
 {

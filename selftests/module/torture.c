@@ -30,7 +30,7 @@ static void pause_a_moment(void)
 	usleep(1000);
 }
 
-/* Wakes all waiters of some words; at the end there must be none. */
+/* Wakes all waiters of some words. At the end there must be no waiters. */
 static void flush(struct worker *w, uint32_t from, uint32_t to)
 {
 	for (uint32_t word = from; word < to; word++)
@@ -47,8 +47,9 @@ static void count_own_waiters(struct worker *w)
 }
 
 /*
- * The work of the first thread of a process while all threads come to rest: it receives contexts,
- * reads those of sleeping threads, counts the waiters of the process's own words, and wakes them.
+ * The work of the first thread of a process while all threads come to rest. It receives contexts,
+ * reads the contexts of sleeping threads, counts the waiters of the process's own words, and wakes
+ * them.
  */
 static void rest_for_process(struct worker *w, uint32_t round)
 {
@@ -75,7 +76,10 @@ static void rest_for_process(struct worker *w, uint32_t round)
 	count_own_waiters(w);
 }
 
-/* All pending waits have been notified by now as far as possible: all can be read immediately. */
+/*
+ * All pending waits that can be notified have been notified. Therefore all completions can be read
+ * immediately.
+ */
 static void drain(struct worker *w, int number)
 {
 	struct slot *slots = shared->contexts[number].slots;
@@ -154,7 +158,7 @@ static void map_own_words(void)
 	wild_areas[OWN] = private_page(size);
 }
 
-/* Each process maps the memfd at its own addresses. */
+/* Each process maps the memfd at different addresses. */
 static void map_memfd(int memfd)
 {
 	long size = sysconf(_SC_PAGESIZE);
@@ -205,7 +209,7 @@ static pid_t start_process(int process, int memfd, uint64_t round)
 	for (i = 0; i < THREADS; i++) {
 		int err = pthread_create(&threads[i], NULL, work, &workers[i]);
 
-		/* The first thread of a victim may have ended the process by now. */
+		/* The first thread of a victim may already have ended the process. */
 		if (err && workers[i].victim)
 			_exit(0);
 		else if (err)
@@ -231,7 +235,7 @@ static int process_of(int number)
 	return number / THREADS;
 }
 
-/* Returns the known number of waiters of a word; an OWN word is that of @process. */
+/* Returns the known number of waiters of a word. An OWN word belongs to @process. */
 static int known_waiters(int process, uint32_t word)
 {
 	int n = 0, i, j;
@@ -263,7 +267,7 @@ static int waiters(int process, uint32_t word)
 	return mw_waiters(self_worker.fd, address(&self_worker, word), 0);
 }
 
-/* Reports a wrong number of waiters. Waiters of MOVING words are counted together. */
+/* Reports a wrong number of waiters. The waiters of all MOVING words are counted together. */
 static const char *wrong_waiters(int64_t *is, int64_t *should_be)
 {
 	int64_t moving = 0, known_moving = 0;
@@ -297,7 +301,8 @@ static const char *restless(int64_t *a, int64_t *b)
 		*a = i;
 		*b = __atomic_load_n(&record_of(i)->rested, __ATOMIC_ACQUIRE);
 		/*
-		 * In this order: the thread is not forking, so it is the thread itself that waits.
+		 * The checks are in this order: if the thread is not forking, the thread itself
+		 * waits.
 		 */
 		if (*b != shared->round &&
 		    (!__atomic_load_n(&record_of(i)->nr_waiting, __ATOMIC_ACQUIRE) ||
@@ -361,7 +366,9 @@ static bool somebody_is_broken(void)
 	return false;
 }
 
-/* Waits for a state. Returns false if it is not reached, or if another error has occurred. */
+/*
+ * Waits until @is_not returns NULL. Returns false if it does not, or if another error has occurred.
+ */
 static bool await(const char *(*is_not)(int64_t *a, int64_t *b))
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
@@ -379,7 +386,7 @@ static bool await(const char *(*is_not)(int64_t *a, int64_t *b))
 
 /*
  * Returns whether a waiter waits for a value that a STRICT word no longer has. Each change of such
- * a word is followed by a notify of all.
+ * a word is followed by a notify of all waiters.
  */
 static bool has_missed(uint32_t word, int process, const struct memwait_wait *wait)
 {
@@ -392,7 +399,10 @@ static bool has_missed(uint32_t word, int process, const struct memwait_wait *wa
 	return (now ^ wait->expected) & mask;
 }
 
-/* While all rest: reports a waiter that a notify of all has missed, or that was overtaken. */
+/*
+ * Called while all threads rest. Reports a waiter that a notify of all waiters has missed, or that
+ * was overtaken.
+ */
 static void look_at_waiters(void)
 {
 	struct record *record;
@@ -431,7 +441,10 @@ static void set_phase(enum phase next)
 	__atomic_store_n(&shared->phase, next, __ATOMIC_RELEASE);
 }
 
-/* Returns how many notifies a dead process may have received; then forgets its state. */
+/*
+ * Returns how many notifies a dead process may have received, and then forgets the state of the
+ * process.
+ */
 static long forget_process(int process)
 {
 	long lost = 0;
@@ -479,8 +492,8 @@ static long calls_of(int process)
 }
 
 /*
- * Sends signals, notifies, and kills processes, while the others run. A process is killed only
- * after it has made some calls. Returns how many notifies may be lost.
+ * Sends signals, notifies, and kills processes while the other processes run. A process is killed
+ * only after it has made some calls. Returns how many notifies may be lost.
  */
 static long disturb(int memfd, uint64_t end, uint64_t *deaths)
 {
@@ -543,7 +556,7 @@ static void report(struct __test_metadata *_metadata)
 	}
 }
 
-/* Sums the counts of the first threads; the last record is that of the test itself. */
+/* Sums the counts of the first @threads threads. The last record is that of the test itself. */
 static struct record sum_of(int threads)
 {
 	struct record sum = { 0 };
@@ -567,8 +580,8 @@ static struct record sum_of(int threads)
 }
 
 /*
- * Notifies and OKs must be equal in number, except for those that may have been lost in this round.
- * Waits and their ends must be equal exactly.
+ * The number of notifies must equal the number of OKs, except for the notifies that may have been
+ * lost in this round. The number of waits must equal the number of ends exactly.
  */
 static void account(long lost, uint64_t user_waits)
 {
@@ -585,7 +598,10 @@ static void account(long lost, uint64_t user_waits)
 	closed_over_before = all.closed_over;
 	if (living.armed != ended)
 		broken(&self_worker, "numbers of armed and of ended waits", living.armed, ended);
-	/* Kernel threads may still be returning the charges of what they close or free. */
+	/*
+	 * Kernel threads may still have to return the charges of contexts and files that they close
+	 * or free.
+	 */
 	if (mw_await_user_waits(self_worker.fd, user_waits) != user_waits)
 		broken(&self_worker, "waits of the user", mw_user_waits(self_worker.fd),
 		       user_waits);
@@ -627,7 +643,7 @@ static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 	       sum.timed_out, sum.cancelled, sum.closed_over);
 }
 
-/* Returns whether the threads that matter in this test have done anything yet. */
+/* Returns whether the threads that this test needs have made any calls yet. */
 static bool has_begun(bool exact)
 {
 	if (exact)
@@ -670,7 +686,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 		pids[i] = start_process(i, memfd, 0);
 		ASSERT_LT(0, pids[i]);
 	}
-	await(not_drained);		/* at this point this means that all are ready */
+	await(not_drained);		/* at this point it waits until all threads are ready */
 	end = now_ns(CLOCK_MONOTONIC) + (seconds ? atoi(seconds) : 5) * NSEC_PER_SEC;
 	do {
 		one_round(memfd, &deaths, user_waits);

@@ -45,8 +45,8 @@ static void step_wait_any(struct worker *w)
 }
 
 /*
- * May change the word. Returns how many waiters to wake. Sets *to to the new value of a STRICT word
- * that was changed, otherwise to 0.
+ * May change the word. Returns how many waiters the caller must wake. Sets *to to the new value if
+ * a STRICT word was changed, otherwise to 0.
  */
 static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 {
@@ -62,7 +62,7 @@ static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 	return strict || one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4;
 }
 
-/* Counts the woken waiters. The caller checks for errors. */
+/* Notifies, and counts the woken waiters. The caller checks for errors. */
 static int notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
 {
 	struct call *call = begin(w, "notify", 0, word, count);
@@ -82,8 +82,8 @@ static void notify_all(struct worker *w, uint32_t word)
 }
 
 /*
- * Like notify(), by CHANGE_NOTIFY with an operation without effect, which is done first or only if
- * no waiter was woken.
+ * Like notify(), by CHANGE_NOTIFY with an operation that does not change the word. The operation is
+ * done first, or only if no waiter was woken.
  */
 static int change_notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
 {
@@ -124,7 +124,9 @@ static void step_notify_many(struct worker *w)
 	struct call *call;
 
 	for (i = 0; i < count; i++) {
-		/* A WILD word could end the call before a changed word is notified. */
+		/*
+		 * A WILD word could end the call with an error before a changed word is notified.
+		 */
 		do {
 			words[i] = random_word(w);
 		} while (HAS_KIND(words[i], WILD));
@@ -178,14 +180,15 @@ static void step_notify_wait(struct worker *w)
 	}
 	if (!is_allowed(word, call->result) && !is_allowed(waited, call->result))
 		broken(w, "notify wait", call->result, word);
-	/* The word has changed, but the call may not have notified it. */
+	/* The word has changed, but the call may have failed to notify it. */
 	if (HAS_KIND(word, STRICT))
 		notify_all(w, word);
 }
 
 /*
- * Repeatedly changes a STRICT word or waits for it, so that changes hit every step of a wait.
- * Deadlines are shorter than the time to the next change, which would hide a missed notify.
+ * Repeatedly changes a STRICT word or waits for it, so that changes happen at every step of a wait.
+ * The deadlines are shorter than the time to the next change, because a later change would hide a
+ * missed notify.
  */
 static void step_storm(struct worker *w)
 {
@@ -255,7 +258,9 @@ static void put_context(int number)
 	pthread_rwlock_unlock(&shared->contexts[number].lock);
 }
 
-/* Read-locks a context while its waits are used. Fails if it belongs to another process. */
+/*
+ * Read-locks a context while its waits are used. Fails if the context belongs to another process.
+ */
 static bool take_part_of_context(int number)
 {
 	struct context *context = &shared->contexts[number];
@@ -273,7 +278,7 @@ static int take_context(struct worker *w)
 	uint32_t number = draw(w) % OWN_CONTEXTS;
 	struct context *context = &shared->contexts[number];
 
-	/* A child must not touch contexts that threads share. */
+	/* A child must not use contexts that threads share. */
 	if (w->child || __atomic_load_n(&context->owner, __ATOMIC_ACQUIRE) != process_number)
 		number = w->own;
 	return take_part_of_context(number) ? (int)number : -1;
@@ -290,7 +295,10 @@ static bool become(struct slot *slot, uint32_t from, uint32_t to)
 					   __ATOMIC_ACQUIRE);
 }
 
-/* Changes the state of a slot to @to, or to FREE if its completion has arrived in the meantime. */
+/*
+ * Changes the state of a slot to @to. If the completion has arrived in the meantime, changes it to
+ * FREE.
+ */
 static void let_go(struct worker *w, struct slot *slot, uint32_t from, uint32_t to)
 {
 	if (!become(slot, from, to) && !become(slot, ENDED, FREE))
@@ -304,8 +312,8 @@ static uint64_t user_data(int number, uint32_t slot)
 }
 
 /*
- * Takes a slot and fills in its entry: one word, the ordered word if given, or a group. Returns
- * false if the slot is in use.
+ * Takes a slot and fills in its entry with one word, with the ordered word if it is given, or with
+ * a group. Returns false if the slot is in use.
  */
 static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 		    struct memwait_wait *waits, uint8_t ordered)
@@ -323,7 +331,10 @@ static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 	slot->process = w->child ? FORKED : process_number;
 	slot->nr = !ordered && one_in(w, 4) ? 1 + draw(w) % ASYNC_WORDS : 1;
 	for (j = 0; j < slot->nr; j++) {
-		/* A child may arm waits on its own words: a deadline or a cancel ends them. */
+		/*
+		 * A child may arm waits on its own words, because a deadline or a cancel ends these
+		 * waits.
+		 */
 		slot->words[j] = ordered ?: w->child ? draw(w) % WORDS : random_word(w);
 		waits[j] = random_wait(w, slot->words[j]);
 	}
@@ -374,8 +385,8 @@ static void step_arm(struct worker *w)
 		unlock_order(&shared->orders[ordered]);
 
 	/*
-	 * The first failure ends the batch. So does a signal once one wait is armed, even while the
-	 * next entry is retried because its page is gone.
+	 * The first failure ends the batch. A signal also ends it if at least one wait is armed,
+	 * even while the next entry is retried because its page is missing.
 	 */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
@@ -444,7 +455,7 @@ static void was_notified(struct order *order, uint64_t ticket)
 		;
 }
 
-/* An arming or cancelling thread may release the slot concurrently. */
+/* The thread that arms or cancels the wait may release the slot concurrently. */
 static void end_slot(struct worker *w, struct slot *slot)
 {
 	uint32_t state;
@@ -511,7 +522,10 @@ static void step_read(struct worker *w)
 	put_context(number);
 }
 
-/* Only the worker itself reads its own context, so the completion that it waits for must arrive. */
+/*
+ * Only the worker itself reads its own context. Therefore the completion that it waits for must
+ * arrive.
+ */
 static void step_poll(struct worker *w)
 {
 	struct epoll_event event = { .events = EPOLLIN | (one_in(w, 2) ? EPOLLET : 0) };
@@ -548,7 +562,7 @@ static void step_poll(struct worker *w)
 		broken(w, "a deadline has passed, but there is nothing to read", ret, w->own);
 }
 
-/* Reads until nothing is left. */
+/* Reads until no completion is left. */
 static void read_all(struct worker *w, int number)
 {
 	int ret;
@@ -569,7 +583,7 @@ static void check_all_free(struct worker *w, int number, const char *why)
 	}
 }
 
-/* Cancels all waits of a locked context, and reads the completions of those that had ended. */
+/* Cancels all waits of a locked context, and reads the completions of the waits that had ended. */
 static void empty_context(struct worker *w, int number)
 {
 	struct slot *slots = shared->contexts[number].slots;
@@ -621,7 +635,7 @@ static void step_close(struct worker *w)
 	put_context(number);
 }
 
-/* Sends a context with its waits to another process. */
+/* Sends a context, with its waits, to another process. */
 static void step_pass(struct worker *w)
 {
 	int to = draw(w) % PROCESSES, number = draw(w) % OWN_CONTEXTS;
@@ -673,7 +687,10 @@ static void step_wild(struct worker *w)
 		failed = madvise(page, size, place == OWN ? MADV_DONTNEED : MADV_REMOVE);
 		break;
 	case 2:
-		/* Maps over it, because another thread's stack could fill a hole. */
+		/*
+		 * A new mapping replaces the old one, because another thread's stack could use a
+		 * hole.
+		 */
 		if (place == INHERITED)
 			break;
 		failed = mmap(page, size, PROT_NONE, fixed, -1, 0) != page;
@@ -696,7 +713,7 @@ static void step_wild(struct worker *w)
 static void some_steps_of_a_child(struct worker *w);
 
 /*
- * Forks a child that inherits the contexts, and uses the context of its parent while the parent
+ * Forks a child that inherits the contexts. The child uses its parent's context while the parent
  * waits.
  */
 static void step_fork(struct worker *w)
@@ -720,7 +737,10 @@ static void step_fork(struct worker *w)
 		broken(w, "fork", pid, status);
 }
 
-/* Runs in a child that arms waits, reports that, and closes its context on request. */
+/*
+ * Runs in a child. The child arms waits, reports that it has armed them, and closes its context on
+ * request.
+ */
 static void wait_to_end(int to_parent, uint32_t *word, int n)
 {
 	int fd = memwait_open(0), i;
@@ -735,8 +755,8 @@ static void wait_to_end(int to_parent, uint32_t *word, int n)
 }
 
 /*
- * Closing a context or killing its process loses no unread notify while other waiters exist. This
- * is checked exactly, on a word that no other thread uses.
+ * If a context is closed or its process is killed, no unread notify is lost while other waiters
+ * exist. This is checked exactly, on a word that no other thread uses.
  */
 static void step_pass_on(struct worker *w)
 {
@@ -773,7 +793,9 @@ static void step_pass_on(struct worker *w)
 		if (done[i].user_data != (uint64_t)i)
 			broken(w, "passed on to another waiter first", done[i].user_data, i);
 	}
-	/* Leaves nothing pending, because another thread's child may have inherited the context. */
+	/*
+	 * No wait may stay pending, because another thread's child may have inherited the context.
+	 */
 	ret = mw_notify(w->fd, word, MEMWAIT_ALL, MEMWAIT_SIZE_U32);
 	i = mw_read(next, done, BATCH);
 	if (ret != n - notified || i != (ret ?: -EAGAIN))
@@ -831,8 +853,8 @@ static void step_of_victim(struct worker *w)
 }
 
 /*
- * Reads the notifies that a persistent wait has counted. Returns whether it may count more, which
- * it cannot after its deadline.
+ * Reads the notifies that a persistent wait has counted. Returns whether the wait may count more
+ * notifies. After its deadline it cannot.
  */
 static bool read_watched(struct worker *w, bool cancelled)
 {
@@ -856,7 +878,10 @@ static bool read_watched(struct worker *w, bool cancelled)
 	return !timed_out;
 }
 
-/* A persistent wait from beginning to end, while other threads notify and requeue the word. */
+/*
+ * Performs a persistent wait from beginning to end, while other threads notify and requeue the
+ * word.
+ */
 static void step_watch(struct worker *w)
 {
 	uint8_t word = draw(w) % (w->no_own_words ? OWN : PLACES) * KINDS + draw(w) % WILD;
@@ -865,7 +890,7 @@ static void step_watch(struct worker *w)
 	bool armed = true;
 	int ret;
 
-	/* Notifies that were counted before a process was killed cannot be known. */
+	/* The number of notifies that were counted before a process was killed is not known. */
 	if (w->victim || w->child)
 		return;
 	wait.deadline = one_in(w, 2) ? MEMWAIT_FOREVER : in_ms(draw(w) % 4);
@@ -928,8 +953,8 @@ static void some_steps_of_a_child(struct worker *w)
 		int strangers = mw_waiters(w->fd, address(w, OWN * KINDS + n), 0);
 
 		/*
-		 * A negative result is not an error: the fork() may have happened while the page
-		 * was inaccessible.
+		 * A negative result is not an error, because the fork() may have happened while the
+		 * page was inaccessible.
 		 */
 		if (strangers > 0)
 			broken(w, "a new process has waiters", strangers, n);

@@ -5,41 +5,42 @@
 
 #include "several_test.h"
 
-#define PROCESSES	3		/* that are not killed; numbered before the victims */
-#define VICTIMS		2		/* that are killed */
+#define PROCESSES	3		/* processes that are not killed; the first numbers */
+#define VICTIMS		2		/* number of processes that are killed */
 #define THREADS		4
 #define WORKERS		((PROCESSES + VICTIMS) * THREADS)
-#define CONTEXTS	2		/* of a process; each thread has one more */
-#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* then the threads' own */
+#define CONTEXTS	2		/* number for each process; each thread has one more */
+#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* the threads' own follow */
 #define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
-#define SLOTS		64		/* waits of a context */
+#define SLOTS		64		/* number of waits of a context */
 #define BATCH		8
-#define MOST_WORDS	12		/* of a thread's group: more than fit on its stack */
-#define ASYNC_WORDS	4		/* of an async group */
-#define RECENT		12		/* recorded calls of a thread */
+#define MOST_WORDS	12		/* words of a thread's group, more than fit on its stack */
+#define ASYNC_WORDS	4		/* words of an async group */
+#define RECENT		12		/* number of recorded calls of a thread */
 #define ROUND		NSEC_PER_SEC
 #define PATIENCE	(90 * NSEC_PER_SEC * slowness())
 #define NOBODY		-1
-#define SETTLED		64		/* recorded changes of a STRICT word */
+#define SETTLED		64		/* number of recorded changes of a STRICT word */
 #define PASS_ON		1024		/* from this offset on there is one word for each thread */
-#define FORKED		255		/* stands for a forked child, instead of a process number */
+#define FORKED		255		/* a forked child, in place of a process number */
 
 /*
- * What may happen to a word, apart from waits and notifies.
+ * Events that may happen to a word, in addition to waits and notifies.
  *
- * STRICT: changes; each change is followed by a notify of all.
+ * STRICT: the word changes; each change is followed by a notify of all waiters.
  *
- * ORDERED: changes; waits are armed under a lock, with a ticket each.
+ * ORDERED: the word changes; waits are armed under a lock, and each wait has a ticket.
  *
- * MOVING: changes; waiters are moved to and from it.
+ * MOVING: the word changes; waiters are moved to and from it.
  *
- * WILD: its page is replaced, unmapped, protected or dropped, its file truncated; it is always 0.
+ * WILD: the page of the word is replaced, unmapped, protected or dropped, and its file is
+ * truncated; the word is always 0.
  */
 enum kind { STRICT, ORDERED, MOVING, MOVING_TOO, WILD, KINDS };
 
 /*
- * Where a word is: in a memfd that is mapped twice, in memory shared over fork(2), in memory of the
- * process's own.
+ * The location of a word: in a memfd that is mapped twice, in memory shared over fork(2), or in the
+ * process's own memory.
  */
 enum place { MEMFD, INHERITED, OWN, PLACES };
 
@@ -54,7 +55,7 @@ enum state {
 	ARMING,		/* the arming call has not returned */
 	PENDING,
 	CANCELLING,
-	ENDED,		/* completed while ARMING or CANCELLING */
+	ENDED,		/* the wait completed while ARMING or CANCELLING */
 };
 
 struct slot {
@@ -67,19 +68,19 @@ struct slot {
 };
 
 struct context {
-	pthread_rwlock_t lock;		/* write-locked to close or pass on the context */
-	int owner;			/* the process, or NOBODY while it is passed on */
+	pthread_rwlock_t lock;		/* write-locked to close the context or to pass it on */
+	int owner;			/* the process, or NOBODY while the context is in transit */
 	struct slot slots[SLOTS];
 };
 
-/* State of an ORDERED word: a thread that holds the lock draws a ticket and queues a wait. */
+/* State of an ORDERED word. A thread that holds the lock draws a ticket and queues a wait. */
 struct order {
-	_Alignas(8) uint64_t last_notified;	/* on i386 as well, for compare-and-exchange */
+	_Alignas(8) uint64_t last_notified;	/* aligned on i386, for compare-and-exchange */
 	uint64_t tickets;
 	uint32_t lock;
 };
 
-/* When a notify of all returned after a STRICT word had changed to this value. */
+/* The time when a notify of all waiters returned after a STRICT word had changed to this value. */
 struct settled {
 	uint64_t value, at;
 };
@@ -94,13 +95,13 @@ struct call {
 /* A thread's state that other threads and processes see. */
 struct record {
 	pid_t pid, tid;
-	uint32_t rested, drained, flushed;	/* the latest round in which the thread did each */
+	uint32_t rested, drained, flushed;	/* the latest round in which the thread did this */
 	uint32_t nr_waiting;		/* number of words of the current call */
 	bool forking;			/* a child makes the calls */
 	uint32_t reading;		/* size of the current read */
 	uint8_t waiting[MOST_WORDS];
 	struct memwait_wait waits[MOST_WORDS];
-	int waiters[KINDS];		/* of the process's own words, at rest */
+	int waiters[KINDS];		/* of the process's own words, when all threads rest */
 	uint64_t own_strict;		/* value of the process's own STRICT word */
 	long notified, thread_oks, read_oks, watched_oks;
 	long timed_out, cancelled, armed, closed_over, interrupted;
@@ -124,10 +125,10 @@ struct shared {
 
 /* Shared by the threads of a process. */
 static struct shared *shared;
-static char *areas[PLACES + 1];		/* the last is MEMFD's second address */
+static char *areas[PLACES + 1];		/* the last is the second address of MEMFD */
 static char *wild_areas[PLACES];	/* one page each, for operations on whole pages */
 static int wild_memfd;
-static int mail[PROCESSES][2];		/* datagram sockets that pass contexts */
+static int mail[PROCESSES][2];		/* datagram sockets by which contexts are sent */
 static int fds[ALL_CONTEXTS];
 static int process_number;
 static pthread_mutex_t wild_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -137,10 +138,10 @@ struct worker {
 	uint64_t random;
 	int number;
 	int fd;			/* for calls that may use any context */
-	int own;		/* number of its own context */
-	bool victim;		/* its process will be killed: it wakes no waiter */
-	bool child;		/* a child process, which makes some steps */
-	bool no_own_words;	/* no thread lives long enough to wait on them */
+	int own;		/* number of the thread's own context */
+	bool victim;		/* the process will be killed; it wakes no waiter */
+	bool child;		/* a child process, which makes only some steps */
+	bool no_own_words;	/* no thread lives long enough to wait on own words */
 };
 
 static uint32_t draw(struct worker *w)
@@ -181,7 +182,7 @@ static uint32_t random_word(struct worker *w)
 	return draw(w) % (w->no_own_words ? OWN * KINDS : WORDS);
 }
 
-/* Returns an address of the word; a word in the memfd has two. */
+/* Returns an address of the word. A word in the memfd has two addresses. */
 static char *address(struct worker *w, uint32_t word)
 {
 	if (HAS_KIND(word, WILD))
@@ -194,7 +195,7 @@ static uint32_t random_flags(struct worker *w, uint32_t word)
 	return draw(w) % 4 | (PLACE(word) == OWN && one_in(w, 2) ? MEMWAIT_PRIVATE : 0);
 }
 
-/* Returns the word's value, possibly stale. A WILD word must not be read. */
+/* Returns the word's value, which may be stale. A WILD word must not be read. */
 static uint64_t value(struct worker *w, uint32_t word)
 {
 	if (one_in(w, 32))
@@ -208,7 +209,7 @@ static uint64_t soon_of(struct worker *w)
 	return now_ns(CLOCK_MONOTONIC) + draw(w) % (2 * NSEC_PER_MSEC);
 }
 
-/* The first thread of a process never waits forever, and wakes the others. */
+/* The first thread of a process never waits forever, because it wakes the other threads. */
 static uint64_t random_deadline(struct worker *w)
 {
 	bool may_stay = w->number % THREADS && !w->child;
@@ -249,9 +250,9 @@ static void check_time_out(struct worker *w, uint64_t deadline)
 }
 
 /*
- * Checks a pending wait that has timed out: its word must not have changed, with all waiters
- * notified, before the deadline. Small words are excluded because they may wrap to the same value;
- * so are waits of threads, which may have begun after the deadline.
+ * Checks a pending wait that has timed out: it is an error if its word had changed, and all waiters
+ * had been notified, before the deadline. Small words are excluded, because they may wrap to the
+ * same value. Waits of threads are excluded, because they may have begun after the deadline.
  */
 static void check_missed(struct worker *w, int process, const uint8_t *words,
 			 const struct memwait_wait *waits, uint32_t nr, uint64_t deadline)
@@ -292,11 +293,11 @@ static void has_waited(struct worker *w, int ret, uint64_t deadline)
 		w->record->interrupted++;
 	else if (ret == MEMWAIT_TIMED_OUT)
 		check_time_out(w, deadline);
-	/* This comes last, so that an OK is counted even if the process is killed. */
+	/* This store comes last, so that an OK is counted even if the process is killed. */
 	__atomic_store_n(&w->record->nr_waiting, 0, __ATOMIC_RELEASE);
 }
 
-/* Makes a wait that ends immediately, which drops the queue position of an interrupted wait. */
+/* Makes a wait that ends immediately. It ends the queue position of an interrupted wait. */
 static void end_place(struct worker *w)
 {
 	uint32_t word = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R37: tracepoints: exactly the events that happened are recorded. The order is not checked,
- * because a woken thread may record its event before the thread that woke it.
+ * R37: tracepoints record exactly the events that happened. The order is not checked, because a
+ * woken thread may record its event before the thread that woke it.
  */
 #include "async_test.h"
 #include "../patching_test.h"
@@ -23,12 +23,12 @@ FIXTURE(trace)
 {
 	int fd;
 	int file;
-	uint32_t *shared;	/* from the second page of the file on */
+	uint32_t *shared;	/* second page of the file and following pages */
 	uint32_t *private;
-	char name[64];		/* of the file */
+	char name[64];		/* name of the file */
 	long page;
 	long context;
-	uint64_t offline;	/* processor numbers, as a mask */
+	uint64_t offline;	/* mask of processor numbers */
 	struct lines expected;
 };
 
@@ -72,7 +72,9 @@ static int compare_lines(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-/* Disables the events. Returns false on failure, otherwise the recorded lines without times. */
+/*
+ * Disables the events. Returns false on failure. Otherwise stores the recorded lines without times.
+ */
 static bool recorded(struct lines *lines, uint64_t *waited)
 {
 	char line[512], *event, *time;
@@ -101,7 +103,7 @@ static bool recorded(struct lines *lines, uint64_t *waited)
 	return f;
 }
 
-/* The name of a word of the file in events. */
+/* Returns the name that a word of the file has in events. */
 static const char *in_file(const char *name, uint64_t offset)
 {
 	static char text[4][112];
@@ -170,7 +172,10 @@ TRACE_TEST(R37_a_wait_and_its_notify_are_recorded)
 
 #define MMAP_LOCK	"/events/mmap_lock/mmap_lock_start_locking"
 
-/* Enabling the event patches the kernel's code, which takes mmap_lock itself. */
+/*
+ * Starts or stops recording. Enabling the event patches the kernel's code, which itself takes
+ * mmap_lock.
+ */
 static bool record_mmap_locks(bool on)
 {
 	return !write_number(INSTANCE "/tracing_on", 0) &&
@@ -178,7 +183,7 @@ static bool record_mmap_locks(bool on)
 	       !write_number(INSTANCE "/tracing_on", on);
 }
 
-/* Returns how often this thread has taken mmap_lock while that was recorded. */
+/* Returns how often this thread has taken mmap_lock while recording was on. */
 static int count_mmap_locks(void)
 {
 	char line[512], name[32];
@@ -214,14 +219,17 @@ TRACE_TEST(R9_private_takes_no_mmap_lock)
 {
 	if (access(TRACING MMAP_LOCK, F_OK))
 		SKIP(return, "this kernel has no mmap_lock events");
-	/* Faults in everything that is used for the first time. */
+	/*
+	 * Accesses all memory that is used for the first time, so that it causes no page fault
+	 * later.
+	 */
 	*self->private = 0;
 	use_private_word(_metadata, self->fd, self->private);
 	ASSERT_EQ(0, count_mmap_locks());
 	ASSERT_TRUE(record_mmap_locks(true));
 	use_private_word(_metadata, self->fd, self->private);
 	EXPECT_EQ(0, count_mmap_locks());
-	/* Shows that an mmap_lock would have been recorded. */
+	/* Checks that acquiring mmap_lock would have been recorded. */
 	ASSERT_TRUE(record_mmap_locks(true));
 	munmap(private_page(self->page), self->page);
 	EXPECT_LT(0, count_mmap_locks());
@@ -434,7 +442,7 @@ TRACE_TEST(R37_the_death_of_an_owner_is_recorded)
 	ASSERT_EQ(0, t.ret);
 	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_OWNER, &context));
 	EXPECT_EQ((long)context.id, mw_fdinfo(self->fd, "owner"));
-	/* A thread that was joined may still be about to exit. */
+	/* A joined thread may not have exited completely yet. */
 	sleep_until(!thread_state(t.tid));
 	close(self->fd);
 	self->fd = -1;

@@ -25,7 +25,7 @@ struct user_thread {
 	struct {
 		uint64_t id;
 		int words;
-	} *waits;		/* with room for the limit */
+	} *waits;		/* has room for the limit */
 	int nr;
 	long held;		/* number of words of these waits */
 };
@@ -72,14 +72,14 @@ static void user_cancel(struct user_thread *t, int nr)
 }
 
 /*
- * Called while the other threads of A do nothing: compares the waits that they hold with the count,
- * which must not exceed the limit. Then fills the room that was too small for a group, to the last
- * wait.
+ * Called while the other threads of A are idle. Compares the waits that these threads hold with the
+ * count, which must not exceed the limit. After that uses up the room that was too small for a
+ * group.
  */
 static void user_check(struct user_thread *t)
 {
 	struct users *u = t->users;
-	long held = 2 * (1 + PIN_WAITS);	/* of the waits that stay */
+	long held = 2 * (1 + PIN_WAITS);	/* charge of the waits that stay */
 	int i, ret;
 
 	for (i = 0; i < USER_THREADS; i++)
@@ -99,7 +99,8 @@ static void user_check(struct user_thread *t)
 }
 
 /*
- * All threads arm waits until the limit, while others still cancel waits. The first thread checks.
+ * All threads arm waits until the limit is reached, while other threads still cancel waits. The
+ * first thread checks.
  */
 static void *user_main(void *arg)
 {
@@ -120,14 +121,14 @@ static void *user_main(void *arg)
 	}
 }
 
-/* Ends the process and stops the other one, which must not wait for it. */
+/* Ends the process and stops the other process, which must not wait for this one. */
 static void user_exit(struct users *u, int status)
 {
 	__atomic_store_n(&u->stop, 1, __ATOMIC_RELAXED);
 	_exit(status);
 }
 
-/* Becomes a user that has no waits yet. Returns a context, or ends the process. */
+/* Becomes a user that has no waits yet. Returns a context, or ends the process on failure. */
 static int become_user(struct users *u, uid_t uid)
 {
 	int fd;
@@ -141,8 +142,8 @@ static int become_user(struct users *u, uid_t uid)
 }
 
 /*
- * User A stays at the limit with many threads and two contexts, and exactly at it after B has
- * ended.
+ * User A reaches the limit with many threads and two contexts. After B has ended, A stays exactly
+ * at the limit.
  */
 static void user_a(struct users *u)
 {
@@ -188,7 +189,7 @@ static void user_a(struct users *u)
 	user_exit(u, 0);
 }
 
-/* User B, with one thread: can use its whole limit, each time. */
+/* User B has one thread and can use its whole limit in each round. */
 static void user_b(struct users *u)
 {
 	struct memwait_async *entries = calloc(u->limit + 1, sizeof(*entries));

@@ -16,7 +16,10 @@ MEMWAIT_TEST(R1_no_wake_up_is_lost)
 	int ret, notified = 0;
 	pid_t pid;
 
-	/* Two processes, one word each. No wait has a deadline, which could hide a lost wake-up. */
+	/*
+	 * There are two processes with one word each. No wait has a deadline, because a deadline
+	 * could hide a lost wake-up.
+	 */
 	pid = fork_child();
 	if (!pid) {
 		for (i = 1; i <= rounds; i++) {
@@ -41,7 +44,7 @@ MEMWAIT_TEST(R1_no_wake_up_is_lost)
 		}
 	}
 	EXPECT_EQ(0, child_status(pid));
-	/* R5: the OKs of each process are the notifies of the other. */
+	/* R5: the number of OKs of each process is the number of notifies of the other process. */
 	EXPECT_EQ((uint32_t)notified, s->oks);
 	EXPECT_EQ(s->woken, oks);
 }

@@ -88,7 +88,8 @@ MEMWAIT_TEST(R2_any_read_only_arrays_are_fine)
 }
 
 /*
- * The order of checks: the arguments of all words, access to all, the values of all, the deadline.
+ * The order of the checks: the arguments of all words, the access to all words, the values of all
+ * words, the deadline.
  */
 MEMWAIT_TEST(R2_any_checks_all_words_in_order)
 {
@@ -99,7 +100,10 @@ MEMWAIT_TEST(R2_any_checks_all_words_in_order)
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
-		/* The first word differs, the second cannot be read, the third is misaligned. */
+		/*
+		 * The first word differs, the second word cannot be read, and the third word is
+		 * misaligned.
+		 */
 		waits[0] = member(self->word, 1, U32);
 		waits[1] = member(hole, 0, kinds[i]);
 		waits[2] = member((char *)self->word + 2, 0, U32);
@@ -224,7 +228,7 @@ MEMWAIT_TEST(R16_any_reports_which_word_was_notified)
 	}
 }
 
-/* Words of each size: private, shared, and private by the flag. */
+/* Words of each size are private, shared, or private by the flag. */
 MEMWAIT_TEST(R16_any_words_of_all_sorts)
 {
 	uint64_t *private = (void *)self->word, *shared = (void *)self->shared;
@@ -268,7 +272,7 @@ MEMWAIT_TEST(R16_any_a_word_more_than_once)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, MEMWAIT_ALL, U32));
 	EXPECT_TRUE(nobody(self->fd, waits, 4));
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
-	EXPECT_EQ(0, w.index);	/* the first of them in the order of joining */
+	EXPECT_EQ(0, w.index);	/* the first entry in the order of joining */
 
 	/* The value differs for one of the entries. */
 	waits[2].expected = 1;
@@ -308,7 +312,7 @@ MEMWAIT_TEST(R8_any_a_file_mapped_twice_is_the_same_word)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 5, NULL));
 		EXPECT_EQ(4, mw_waiters(self->fd, one + 3, U32));
 		EXPECT_EQ(4, mw_waiters(self->fd, two + 3, U32));
-		/* One notify for each waiter, at either address. */
+		/* Each notify, at either address, wakes one waiter. */
 		EXPECT_EQ(1, mw_notify(self->fd, i ? one + 3 : two + 3, 1, U32));
 		EXPECT_EQ(2, mw_waiters(self->fd, one + 3, U32));
 		EXPECT_EQ(MEMWAIT_OK, any_join(&w));
@@ -323,7 +327,9 @@ MEMWAIT_TEST(R8_any_a_file_mapped_twice_is_the_same_word)
 	EXPECT_EQ(0, w.index);
 }
 
-/* R12: the position of a group in each of its queues follows from the time when it joined. */
+/*
+ * R12: the position of a group in each of its queues depends on the time when it joined that queue.
+ */
 MEMWAIT_TEST(R12_any_groups_and_others_share_one_queue)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
@@ -337,8 +343,8 @@ MEMWAIT_TEST(R12_any_groups_and_others_share_one_queue)
 	backward[0] = forward[1];
 	backward[1] = forward[0];
 	/*
-	 * On each word: thread, group of a thread, async wait, group of a context, and each once
-	 * more.
+	 * Each word has a thread, a group of a thread, an async wait and a group of a context, and
+	 * then each of these once more.
 	 */
 	for (i = 0; i < 2; i++) {
 		w[i] = thread_at(self->fd, i ? b : a);
@@ -364,7 +370,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_share_one_queue)
 	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(20, done.user_data);
-	EXPECT_EQ(1, done.index);	/* of backward */
+	EXPECT_EQ(1, done.index);	/* index of the word in @backward */
 
 	EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
 	EXPECT_COMPLETION(self->fd, 10, MEMWAIT_OK);
@@ -372,7 +378,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_share_one_queue)
 	EXPECT_EQ(2, mw_notify(self->fd, b, 2, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[1]));
 	EXPECT_EQ(MEMWAIT_OK, any_join(&any[1]));
-	EXPECT_EQ(0, any[1].index);	/* of backward */
+	EXPECT_EQ(0, any[1].index);	/* index of the word in @backward */
 
 	EXPECT_EQ(2, mw_waiters(self->fd, a, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
@@ -386,7 +392,10 @@ MEMWAIT_TEST(R12_any_groups_and_others_share_one_queue)
 	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 }
 
-/* A notify that has woken a group reaches the group's second entry in the same queue. */
+/*
+ * A notify that has woken a group reaches the group's second entry in the same queue and passes
+ * over it.
+ */
 MEMWAIT_TEST(R16_any_a_woken_group_is_passed_over)
 {
 	struct memwait_completion done[4];
@@ -440,8 +449,8 @@ MEMWAIT_TEST(R7_any_words_are_faulted_in)
 }
 
 /*
- * Some words are already queued when the next one faults, and then all start anew. This ends,
- * because the dropping ends.
+ * Some words are already queued when the next word faults, and then all words start again. This
+ * ends when no more pages are dropped.
  */
 MEMWAIT_TEST(R7_any_pages_that_vanish_while_words_join)
 {
@@ -528,8 +537,8 @@ MEMWAIT_TEST(R11_any_fork_during_a_wait)
 		pid = fork_child();
 		if (!pid) {
 			/*
-			 * The private word is a different one in the child, the shared word is the
-			 * same.
+			 * In the child, the private word is a different word, and the shared word
+			 * is the same word.
 			 */
 			if (mw_notify(self->fd, self->word, MEMWAIT_ALL, U32))
 				_exit(1);

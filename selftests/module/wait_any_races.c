@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R1, R5, R16, R19, R25: waits on several words, and all operations that can run concurrently. */
+/*
+ * R1, R5, R16, R19, R25: waits on several words, together with all operations that can run
+ * concurrently.
+ */
 #include "any_test.h"
 
 enum { WORDS = 4 };
 
-/* The results for each of some words. */
+/* The results for each of several words. */
 struct tally {
 	long oks[WORDS], notified[WORDS], timed_out, cancelled, not_equal, other;
 };
@@ -50,8 +53,8 @@ static void *notify_words(void *arg)
 }
 
 /*
- * Waits for the words in a thread-specific order, with duplicates: index i is word (first + i) %
- * WORDS.
+ * Waits for the words in an order that depends on the thread, with duplicates: index i is word
+ * (first + i) % WORDS.
  */
 static void *wait_for_words(void *arg)
 {
@@ -76,7 +79,8 @@ static void *wait_for_words(void *arg)
 }
 
 /*
- * For each word, the notifies equal the OKs with its index, in groups with and without allocation.
+ * For each word, the number of notifies equals the number of OKs with its index. Some groups need
+ * an allocation in the kernel and some do not.
  */
 MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 {
@@ -108,7 +112,7 @@ MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 	EXPECT_EQ(0, sum.other);
 }
 
-/* Counts the completions of groups; each id must be pending, and occur only once. */
+/* Counts the completions of groups. Each id must be pending and must occur only once. */
 static void count_completions(int fd, struct tally *t)
 {
 	struct memwait_completion done[16];
@@ -136,7 +140,7 @@ static long ended(const struct tally *t)
 	return sum;
 }
 
-/* Returns whether waits were cancelled as well as notified through each word. */
+/* Returns whether some waits were cancelled and some were notified, through each word. */
 static bool each_way(const struct tally *t)
 {
 	int i = 0;
@@ -146,7 +150,10 @@ static bool each_way(const struct tally *t)
 	return i == WORDS && t->cancelled;
 }
 
-/* Large groups, so that notifies reach members that have joined while others have not. */
+/*
+ * The groups are large, so that notifies reach members that have joined while other members have
+ * not.
+ */
 MEMWAIT_TEST(R19_group_arming_notify_deadline_and_cancel_race)
 {
 	static const int counts[] = { MOST, 4, 64, 9 };
@@ -181,7 +188,7 @@ MEMWAIT_TEST(R19_group_arming_notify_deadline_and_cancel_race)
 		}
 		count_completions(self->fd, &sum);
 	}
-	/* Waits for the waits without a deadline. */
+	/* Waits for the end of the waits without a deadline. */
 	while (ended(&sum) < armed)
 		count_completions(self->fd, &sum);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
@@ -218,7 +225,7 @@ static void *toggle(void *arg)
 	return NULL;
 }
 
-/* The last word changes while the others join their queues. */
+/* The last word changes while the other words join their queues. */
 MEMWAIT_TEST(R18_any_not_equal_while_joining_leaves_nothing_queued)
 {
 	const uint32_t last = MOST - 1;
@@ -314,9 +321,9 @@ MEMWAIT_TEST(R25_group_close_races_with_a_notify)
 	EXPECT_TRUE(nobody(self->fd, waits, 16));
 }
 
-/* R1: no event on one word is lost, whatever happens on the others. */
+/* R1: no event on one word is lost, whatever happens on the other words. */
 struct rounds {
-	int fd;			/* of a separate blocking context, or of a common one */
+	int fd;			/* a separate blocking context, or a common context */
 	bool async;
 	uint32_t *word;		/* three questions, the answer, and words that never change */
 	uint32_t rounds;
@@ -347,7 +354,7 @@ static void *answer_rounds(void *arg)
 
 	while (answered < r->rounds) {
 		found = false;
-		members(waits, r->word + 1, 64);	/* without the answer */
+		members(waits, r->word + 1, 64);	/* does not include the answer */
 		for (i = 0; i < 3; i++) {
 			value = __atomic_load_n(r->word + i, __ATOMIC_ACQUIRE);
 			if (value != seen[i]) {
@@ -409,7 +416,7 @@ static void *wait_with_struct(void *arg)
 	return NULL;
 }
 
-/* R5: a counted notify is an OK, for this waiter or the next. */
+/* R5: a notify that was counted is an OK, for this waiter or for the next waiter. */
 MEMWAIT_TEST(R5_any_a_notify_is_not_lost_if_the_index_cannot_be_written)
 {
 	struct memwait_wait_any *arg = private_page(self->page);
@@ -433,7 +440,7 @@ MEMWAIT_TEST(R5_any_a_notify_is_not_lost_if_the_index_cannot_be_written)
 	mw_notify(self->fd, self->word, MEMWAIT_ALL, U32);
 }
 
-/* Notifies a word as soon as it has a waiter. Returns true if no completion has come by then. */
+/* Notifies a word as soon as it has a waiter. Returns true if no completion has come yet. */
 static int notify_first(void *arg)
 {
 	struct racer *r = arg;
@@ -444,8 +451,8 @@ static int notify_first(void *arg)
 }
 
 /*
- * The group is notified before it has joined its other words; it completes later, and its pollers
- * must then be woken.
+ * The group is notified before it has joined its other words. It completes later, and the kernel
+ * must wake its pollers at that time.
  */
 MEMWAIT_TEST(R22_an_edge_for_a_group_that_is_notified_while_it_joins)
 {

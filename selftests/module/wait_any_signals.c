@@ -2,7 +2,9 @@
 /* R6: signals and death while a thread waits on several words. */
 #include "any_test.h"
 
-/* Forks a process that waits for any of the words, and exits with 10 + index for OK. */
+/*
+ * Forks a process that waits for any of the words. If the result is OK, it exits with 10 + index.
+ */
 static pid_t fork_any(int fd, const struct memwait_wait *waits, uint32_t count)
 {
 	pid_t pid = fork_child();
@@ -48,7 +50,10 @@ MEMWAIT_TEST(R6_any_a_notify_for_a_dying_thread_is_passed_on)
 	for (i = 0; i < 2 * ARRAY_SIZE(signals); i++) {
 		n = i % 2 ? SMALL + 1 : 3;
 		victim = fork_any(self->fd, waits, n);
-		/* Behind it: a thread on the notified word, async waits on the other words. */
+		/*
+		 * Behind the process are a thread on the notified word and async waits on the other
+		 * words.
+		 */
 		next = thread_at(self->fd, self->shared + 1);
 		waiter_start(&next);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 0));

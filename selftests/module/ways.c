@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R2 to R4, R6, R7: the properties that all ways to wait for a word share: the order of checks,
- * sizes, deadlines, signals, every kind of page.
+ * R2 to R4, R6, R7: properties that all ways to wait for a word have in common: the order of
+ * checks, sizes, deadlines, signals, and every kind of page.
  */
 #include "any_test.h"
 #include "fault_test.h"
@@ -10,10 +10,10 @@ static const uint32_t sizes[] = {
 	MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32, MEMWAIT_SIZE_U64,
 };
 
-/* Words that are never notified. */
+/* Words that no test notifies. */
 static uint32_t quiet[MOST];
 
-/* Makes a group of n words whose last word is the tested one. */
+/* Makes a group of n words whose last word is the tested word. */
 static void behind_others(struct memwait_wait *waits, int n, const volatile void *addr,
 			  uint64_t expected, uint32_t flags)
 {
@@ -47,7 +47,7 @@ static int wait_any_of_most(int fd, const volatile void *addr, uint64_t expected
 	return wait_any_of(MOST, fd, addr, expected, deadline, flags);
 }
 
-/* Notifies a word that has no waiter, and waits. */
+/* Notifies a word that has no waiter, and then waits. */
 static int notify_wait(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 		       uint32_t flags)
 {
@@ -61,7 +61,7 @@ static int notify_wait(int fd, const volatile void *addr, uint64_t expected, uin
 	int ret = xioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg);
 
 	/*
-	 * A refused call writes nothing; otherwise @notified is written and, after EINTR, @state.
+	 * A refused call writes nothing. Any other call writes @notified and, after EINTR, @state.
 	 */
 	was.notified = ret == -EINVAL || ret == -EFAULT ? UNTOUCHED : 0;
 	was.state = ret == -EINTR ? MEMWAIT_NOTIFIED : 0;
@@ -111,7 +111,7 @@ FIXTURE_VARIANT(memwait)
 {
 	int (*wait)(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 		    uint32_t flags);
-	bool compares_once;	/* not again after a restart */
+	bool compares_once;	/* a restart does not compare again */
 };
 
 FIXTURE_VARIANT_ADD(memwait, wait) { .wait = mw_wait };
@@ -121,7 +121,7 @@ FIXTURE_VARIANT_ADD(memwait, notify_wait) { .wait = notify_wait };
 FIXTURE_VARIANT_ADD(memwait, async) { .wait = async, .compares_once = true };
 FIXTURE_VARIANT_ADD(memwait, group) { .wait = async_group, .compares_once = true };
 
-/* Waits in the variant's way, in this thread or in another. */
+/* Waits in the variant's way, in this thread or in another thread. */
 #define WAIT(...)	(variant->wait(self->fd, __VA_ARGS__))
 
 #define THREAD(word_, deadline_)							\
@@ -234,7 +234,7 @@ MEMWAIT_TEST(R4_timeouts_are_never_early)
 	}
 }
 
-/* Deadlines so close together that the kernel might expire them together. */
+/* The deadlines are so close together that the kernel might expire them together. */
 #define SLEEPERS	32
 #define APART_NS	50000
 
@@ -345,7 +345,9 @@ MEMWAIT_TEST(R4_deadlines_use_the_time_namespace)
 				int ret = WAIT(self->word, 0, deadline, U32);
 				uint64_t end = now_ns(CLOCK_MONOTONIC);
 
-				/* With a wrong offset it would be immediate, or take a day. */
+				/*
+				 * With a wrong offset the wait would end immediately or last a day.
+				 */
 				_exit(ret != MEMWAIT_TIMED_OUT ? 1 : end < deadline ? 2 : 0);
 			}
 			_exit(child_status(pid));
@@ -409,8 +411,8 @@ MEMWAIT_TEST(R7_pages_that_were_dropped_come_back)
 }
 
 /*
- * The load under the queue's lock faults, and the wait starts anew. This ends, because the dropping
- * ends.
+ * The load that the kernel makes under the queue's lock faults, and the wait starts again. This
+ * ends when no more pages are dropped.
  */
 MEMWAIT_TEST(R7_pages_that_vanish_repeatedly)
 {
@@ -434,7 +436,7 @@ MEMWAIT_TEST(R7_copy_on_write_after_fork)
 	*self->word = 0;
 	pid = run_in_child(pause());
 	waiter_start(&w);
-	self->word[1] = 1;	/* copy on write: the parent's page differs from the child's now */
+	self->word[1] = 1;	/* copy on write: the parent's page now differs from the child's */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 	kill_child(pid);
@@ -481,7 +483,7 @@ MEMWAIT_TEST(R7_file_pages_that_are_not_mapped_yet)
 	ASSERT_EQ(0, ftruncate(file, self->page));
 	word = map_shared(file, self->page);
 	*word = 7;
-	/* Removed from the page table at least, so that the load of the wait faults. */
+	/* The page is at least removed from the page table, so that the load of the wait faults. */
 	EXPECT_EQ(0, madvise(word, self->page, MADV_DONTNEED));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, WAIT(word, 7, 0, U32));
 	close(file);
@@ -528,7 +530,7 @@ MEMWAIT_TEST(R6_sa_restart_keeps_the_deadline)
 	do {
 		w = THREAD(self->word, in_ms(ms *= 2));
 		waiter_start(&w);
-		/* If each restart began a new timeout, this would not end. */
+		/* If each restart began a new timeout, the wait would not end. */
 		interrupt_until(w.thread, &w.done);
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w));
 		EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
@@ -604,7 +606,7 @@ MEMWAIT_TEST(R6_a_killed_thread_leaves_from_the_middle_of_the_queue)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&after));
 }
 
-/* Forks a process that exits with 10 times the number of signals handled, plus the outcome. */
+/* Forks a process that exits with 10 times the number of handled signals, plus the outcome. */
 static pid_t fork_victim(struct waiter w)
 {
 	pid_t pid = fork_child();
@@ -620,7 +622,7 @@ static pid_t fork_victim(struct waiter w)
 
 MEMWAIT_TEST(R6_a_notify_for_a_dying_thread_is_passed_on)
 {
-	/* SIGKILL, a signal that kills by default, and two that dump core. */
+	/* SIGKILL, a signal that kills by default, and two signals that dump core. */
 	static const int signals[] = { SIGKILL, SIGTERM, SIGQUIT, SIGSEGV };
 	cpu_set_t cpus;
 	size_t i;
