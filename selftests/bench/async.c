@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Async waits: the cost of arming, notifying and reaping them, alone and with others pending; of
- * cancelling one before its deadline; and the memory that a pending wait takes.
+ * Async waits: the cost of arming, notifying and reaping them, with and without other pending
+ * waits; the cost of cancelling a wait before its deadline; and the memory that a pending wait
+ * takes.
  *
- * memwait does a batch in three calls: it arms all waits, notifies all, and reads all completions.
- * For io_uring two calls are best: one submits the waits; the other submits the wakes, whose
- * completions are not needed, and returns when the waits have completed. A single wait is woken by
- * futex(2), because that was found to be two or three per cent cheaper than a second submission; a
- * third call then retrieves the completion. A ring that posts completions whenever its thread
- * leaves the kernel, after any call, does not need the third call: this is the other kind of ring.
+ * memwait does a batch in three calls: it arms all waits, notifies all waits, and reads all
+ * completions. io_uring is fastest with two calls. The first call submits the waits. The second
+ * call submits the wakes, whose completions are not needed, and returns when the waits have
+ * completed. A single wait is woken by futex(2), which was found to be two or three per cent
+ * cheaper than a second submission; a third call then retrieves the completion. The other kind of
+ * ring does not need the third call, because it posts completions whenever its thread leaves the
+ * kernel, after any call.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -20,17 +22,17 @@
 struct waits {
 	const struct side *side;
 	long nr;
-	uint32_t flags;		/* of memwait and of futex2 */
-	uint64_t deadline;	/* of the first; 0: no wait has one */
+	uint32_t flags;		/* flags of memwait and of futex2 */
+	uint64_t deadline;	/* deadline of the first wait; 0: no wait has a deadline */
 	uint32_t *words;
-	bool *armed;		/* its completion has not been seen */
+	bool *armed;		/* the wait's completion has not been seen */
 	uint64_t *ids;		/* for memwait */
 	int fd;
 	struct ring ring;
-	double memory;		/* of the kernel, before */
+	double memory;		/* kernel memory before the waits were armed */
 };
 
-/* The functions of one interface, for the waits from @from on. */
+/* The functions of one interface. They act on the waits that begin with @from. */
 struct side {
 	bool (*open)(struct waits *waits);
 	void (*close)(struct waits *waits);
@@ -44,13 +46,13 @@ static uint32_t word_flags(const struct waits *waits)
 	return waits->flags | MEMWAIT_SIZE_U32;
 }
 
-/* Far in the future, and not in the order of arming. */
+/* Returns a deadline far in the future. The deadlines are not in the order of arming. */
 static uint64_t deadline_of(const struct waits *waits, long i)
 {
 	return waits->deadline + (uint64_t)i * 7919 % 1000003;
 }
 
-/* Each completion must come once, and only for an armed wait. */
+/* Each completion must come once, and only for a wait that is armed. */
 static bool has_ended(struct waits *waits, uint64_t user_data)
 {
 	if (user_data >= (uint64_t)waits->nr || !waits->armed[user_data])
@@ -165,7 +167,7 @@ static const struct side memwait_side = {
 	.again = memwait_again,
 };
 
-/* With room for a batch including the deadlines of its waits. */
+/* The ring has room for a batch, including the deadlines of its waits. */
 static bool ring_open_side(struct waits *waits)
 {
 	return ring_open(&waits->ring, 2 * BATCH, 2 * BATCH, IORING_SETUP_DEFER_TASKRUN);
@@ -181,7 +183,7 @@ static void ring_close_side(struct waits *waits)
 	ring_close(&waits->ring);
 }
 
-/* Suppresses the completion of a deadline that is cancelled together with its wait. */
+/* If a deadline is cancelled together with its wait, its completion is suppressed. */
 static void ring_queue_waits(struct waits *waits, long from, int n)
 {
 	static struct __kernel_timespec deadlines[BATCH];
@@ -248,7 +250,7 @@ static bool ring_end(struct waits *waits, long from, int n)
 	       !ring_completion(&waits->ring);
 }
 
-/* In one call, which returns when the cancelled wait has completed. */
+/* Makes one call, which returns when the cancelled wait has completed. */
 static bool ring_again(struct waits *waits, long i)
 {
 	struct io_uring_sqe *sqe = ring_next(&waits->ring);
@@ -288,7 +290,7 @@ static void free_waits(struct waits *waits)
 	free(waits->ids);
 }
 
-/* Returns 0, or a result for the contender. Touches the words before memory is measured. */
+/* Returns 0, or a result for the contender. Accesses the words before the memory is measured. */
 static double open_waits(struct waits *waits, const struct side *side, long nr, uint32_t flags,
 			 bool timed)
 {
@@ -347,7 +349,7 @@ static bool end_all(struct waits *waits)
 
 /*
  * Measures batches of @batch waits. The first batch is not measured, because the loop allocates
- * memory then.
+ * memory in that batch.
  */
 static double batches(const struct side *side, int batch, uint32_t flags, long times)
 {
@@ -373,7 +375,7 @@ static double run_batches(const struct contender *contender, long times)
 	return batches(contender->how, contender->number, contender->flags, times);
 }
 
-/* The same while @number other waits are pending for each one that is measured. */
+/* Like batches(), while @number other waits are pending for each measured wait. */
 static double run_with_others(const struct contender *contender, long times)
 {
 	struct waits others;
@@ -381,7 +383,7 @@ static double run_with_others(const struct contender *contender, long times)
 
 	if (!contender->number)
 		return batches(&memwait_side, BATCH, 0, times);
-	/* Not restored: the bench has the machine for itself. */
+	/* The limit is not restored, because no other program uses the machine. */
 	if (write_number("/sys/module/memwait/parameters/max_user_waits", INT_MAX))
 		return BENCH_ABSENT;
 	result = open_waits(&others, &memwait_side, contender->number * times, 0, false);
@@ -411,13 +413,16 @@ static double run_memory(const struct contender *contender, long times)
 	return right ? result : BENCH_FAILED;
 }
 
-/* The shortest measured time of churn: some contenders are too fast for a few operations. */
+/*
+ * The shortest time for which churn is measured. A few operations are too short for some
+ * contenders.
+ */
 #define LEAST_CHURN	(100 * NSEC_PER_MSEC)
 
 /*
  * Cancels a wait and arms it again, while @number timed waits are pending for each operation. If
- * not @any, the latest wait is used, which io_uring finds first in its list of all waits: its only
- * way to identify a futex wait is by its user data.
+ * @any is not set, the latest wait is used, which io_uring finds first in its list of all waits.
+ * io_uring can identify a futex wait only by its user data.
  */
 static double churn(const struct contender *contender, long times, bool any)
 {
@@ -454,7 +459,9 @@ static double run_churn_any(const struct contender *contender, long times)
 	return churn(contender, times, true);
 }
 
-/* Both contenders do the same: a batch of @number waits, or another meaning of the number. */
+/*
+ * Both contenders do the same work: a batch of @number waits, unless @number has another meaning.
+ */
 #define BOTH(run, number, word_flags)					\
 	.contenders = {							\
 		{ "io_uring", run, number, word_flags, &ring_side },	\
@@ -477,7 +484,7 @@ FIXTURE_VARIANT_ADD(bench, async_1_shared) { BATCHES(1, 0) };
 FIXTURE_VARIANT_ADD(bench, async_16_shared) { BATCHES(16, 0) };
 FIXTURE_VARIANT_ADD(bench, async_256_shared) { BATCHES(256, 0) };
 
-/* A million waits, or some thousand where only counts matter. */
+/* There are a million waits, or some thousand if only counts are checked. */
 FIXTURE_VARIANT_ADD(bench, async_others) {
 	.times = 25600,
 	.check = 256,
@@ -498,7 +505,7 @@ FIXTURE_VARIANT_ADD(bench, memory_shared) { MEMORY(0, 0) };
 FIXTURE_VARIANT_ADD(bench, memory_timed_private) { MEMORY(TIMED, MEMWAIT_PRIVATE) };
 FIXTURE_VARIANT_ADD(bench, memory_timed_shared) { MEMORY(TIMED, 0) };
 
-/* A hundred thousand waits are pending, or some hundred where only counts matter. */
+/* A hundred thousand waits are pending, or some hundred if only counts are checked. */
 FIXTURE_VARIANT_ADD(bench, churn) {
 	.times = 10000,
 	.check = 10,

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Contenders that do the same work. Run as a test, a program checks with a few operations that each
- * contender counts correctly, and no time is measured. With MEMWAIT_BENCH_ROUNDS=n it measures n
- * rounds of each contender, interleaved, so that a disturbance affects all contenders; one more
- * round at the beginning warms up. The figures are printed for selftests/bench/figures, one line
+ * Contenders that do the same work. If a program runs as a test, it checks with a few operations
+ * that each contender counts correctly, and measures no time. With MEMWAIT_BENCH_ROUNDS=n it
+ * measures n rounds of each contender. The rounds are interleaved, so that a disturbance affects
+ * all contenders. An additional round at the beginning warms up. The program prints the figures for
+ * selftests/bench/figures, after the line by which the harness announces the work, with one line
  * for each contender:
  *
  * # bench CONTENDER UNIT FIGURE...
- *
- * after the line by which the harness announces the work.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -18,7 +17,7 @@
 #define MOST_CONTENDERS	8
 #define MOST_ROUNDS	99
 
-/* Results of a contender instead of a figure. */
+/* A contender that cannot return a figure returns one of these results. */
 #define BENCH_FAILED	(-1.0)
 #define BENCH_ABSENT	(-2.0)	/* this kernel lacks the feature */
 
@@ -28,7 +27,7 @@ struct contender {
 	 * Does the work @times times. Returns the cost of one operation, in the unit of the work.
 	 */
 	double (*run)(const struct contender *contender, long times);
-	int number;		/* for @run, like the following */
+	int number;		/* a parameter of @run, like the members that follow */
 	uint32_t flags;
 	const void *how;
 };
@@ -42,21 +41,24 @@ static struct {
 	double figure;
 } bench_aside;
 
-/* Whether figures are measured; otherwise only counts are checked. */
+/* Returns whether figures are measured. Otherwise only counts are checked. */
 static inline bool bench_measures(void)
 {
 	return getenv("MEMWAIT_BENCH_ROUNDS");
 }
 
-/* Whether there is only one processor, where a spinning thread prevents others from running. */
+/*
+ * Returns whether there is only one processor, so that a spinning thread prevents others from
+ * running.
+ */
 static inline bool bench_alone(void)
 {
 	return sysconf(_SC_NPROCESSORS_ONLN) < 2;
 }
 
 /*
- * Returns ns since @start. Never returns 0, which means failure, even if a coarse clock has not
- * moved.
+ * Returns the time since @start in ns. Never returns 0, which means failure, even if a coarse clock
+ * shows the same time.
  */
 static inline uint64_t bench_since(uint64_t start)
 {
@@ -71,8 +73,8 @@ static inline double bench_ns_each(uint64_t start, long times)
 }
 
 /*
- * Arms a whole batch. Task work that a closed ring has left ends a call early, as a signal does;
- * the next call continues with the rest. Returns false if an entry failed.
+ * Arms a whole batch. Task work that a closed ring has left ends a call early, like a signal. In
+ * this case the next call continues with the rest. Returns false if an entry failed.
  */
 static inline bool bench_arm(int fd, struct memwait_async *entries, int n)
 {
@@ -100,14 +102,14 @@ static inline bool bench_notify(int fd, const struct memwait_notify *notifies, i
 
 FIXTURE(bench)
 {
-	int rounds;		/* 0: only check */
+	int rounds;		/* 0: only checks */
 };
 
 FIXTURE_VARIANT(bench)
 {
 	const char *unit;	/* NULL means "ns" */
-	long times;		/* of a measured round */
-	long check;		/* of a round that only checks counts */
+	long times;		/* number of operations in a measured round */
+	long check;		/* number of operations in a round that only checks counts */
 	struct contender contenders[MOST_CONTENDERS];
 };
 
@@ -137,7 +139,7 @@ static inline void bench_print(const char *name, const char *aside, const char *
 	printf("\n");
 }
 
-/* Each work of a bench is a variant of this test. */
+/* Each work of a bench program is a variant of this test. */
 TEST_F_TIMEOUT(bench, counts_right, 3600)
 {
 	static double figures[MOST_CONTENDERS][MOST_ROUNDS + 1];

@@ -10,7 +10,7 @@
 
 #include <linux/futex.h>
 
-/* Linux 6.7; older headers lack these. */
+/* Older headers than those of Linux 6.7 do not have these. */
 #ifndef SYS_futex_wake
 #define SYS_futex_wake	454
 #define SYS_futex_wait	455
@@ -20,7 +20,7 @@
 #define FUTEX2_SIZE_U32	0x02
 #endif
 
-/* private: FUTEX_PRIVATE_FLAG, which is FUTEX2_PRIVATE and MEMWAIT_PRIVATE, or 0. */
+/* @private: 0 or FUTEX_PRIVATE_FLAG, which equals FUTEX2_PRIVATE and MEMWAIT_PRIVATE */
 static inline long futex_wake(uint32_t *word, uint32_t count, uint32_t private)
 {
 	return syscall(SYS_futex, word, FUTEX_WAKE | private, count, NULL, NULL, 0);

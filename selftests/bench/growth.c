@@ -13,10 +13,10 @@
 
 #include <sys/resource.h>
 
-#define CHUNK		1000	/* waits armed in one call */
-#define CHECKED		100	/* divisor of numbers if figures are not measured */
+#define CHUNK		1000	/* number of waits armed in one call */
+#define CHECKED		100	/* numbers are divided by this if figures are not measured */
 
-/* Waits of a number of contexts, on one word or on separate words. */
+/* The waits of several contexts, on one word or on separate words. */
 struct load {
 	int *fds;
 	long contexts;
@@ -58,10 +58,10 @@ static bool arm(const struct load *load, int fd, long from, int n)
 	return true;
 }
 
-/* Returns 0, BENCH_ABSENT if the limits do not allow so many, or BENCH_FAILED. */
+/* Returns 0, BENCH_ABSENT if the limits do not allow so many waits, or BENCH_FAILED. */
 static double set_up_load(struct load *load, long nr, long contexts, bool same)
 {
-	/* Smaller loads still have their contexts open. */
+	/* The contexts of smaller loads are still open. */
 	struct rlimit files = { 2 * contexts + 100, 2 * contexts + 100 }, before;
 	long i, n;
 
@@ -92,7 +92,7 @@ static double set_up_load(struct load *load, long nr, long contexts, bool same)
 	return 0;
 }
 
-/* Turn i uses context i. The wait that ends is the oldest on its word. */
+/* Turn i uses context i. The wait that ends is the oldest wait on its word. */
 static bool turn(const struct load *load, long i)
 {
 	int fd = load->fds[i % load->contexts];

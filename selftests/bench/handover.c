@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Handover between two threads and between two processes, compared with futex(2), futex2, eventfd,
- * pipe and ntsync; and the same with each peer waiting on several words, compared with
+ * pipe and ntsync. A second group of works has peers that wait on several words, compared with
  * futex_waitv(2).
  */
 #include <sys/eventfd.h>
@@ -12,7 +12,7 @@
 
 #define MOST_WORDS	64
 
-/* From <linux/ntsync.h>, which older systems lack. */
+/* These are from <linux/ntsync.h>, which older systems do not have. */
 struct ntsync_event_args {
 	__u32 manual, signaled;
 };
@@ -26,27 +26,35 @@ struct ntsync_wait_args {
 #define NTSYNC_IOC_CREATE_EVENT	_IOW('N', 0x87, struct ntsync_event_args)
 #define NTSYNC_IOC_EVENT_SET	_IOR('N', 0x88, __u32)
 
-/* Where the peers run: on different processors, if there are two; on one processor; anywhere. */
+/*
+ * The processors on which the peers run: two different processors, if there are two; one processor;
+ * or any processor.
+ */
 enum places { APART, TOGETHER, ANYWHERE };
 
-/* Shared by both peers: each waits on all of its words, and is notified by the last one. */
+/*
+ * Shared by both peers. Each peer waits on all of its words and is notified through the last of
+ * them.
+ */
 struct shared {
 	uint32_t words[2][MOST_WORDS];
-	long turns;		/* counted by the peer that has the turn */
-	pid_t second;		/* set when the second peer is ready */
+	long turns;		/* number of turns; the peer that has the turn counts */
+	pid_t second;		/* process id, set when the second peer is ready */
 };
 
-/* State of one peer. Arguments passed by address are built once, before the measurement. */
+/*
+ * State of one peer. Arguments that are passed by address are built once, before the measurement.
+ */
 struct peer {
 	const struct way *way;
 	struct shared *shared;
 	int number;
 	enum places places;
-	long times;		/* number of its turns */
-	uint32_t *mine, *others;	/* words that are 1 when their peer has the turn */
+	long times;		/* number of turns of this peer */
+	uint32_t *mine, *others;	/* words that are 1 if it is their peer's turn */
 	uint32_t private, words;
-	int device;		/* memwait or ntsync, or -1, like the following */
-	int in, out;		/* where it is notified, and where it notifies the other peer */
+	int device;		/* descriptor of memwait or ntsync, or -1 */
+	int in, out;		/* where it is notified, where it notifies the other */
 	union {
 		struct futex_waitv waitv[MOST_WORDS];
 		struct {
@@ -65,7 +73,10 @@ struct peer {
 };
 
 struct way {
-	/* Opens what both peers use. Returns 0, BENCH_FAILED or BENCH_ABSENT. May be NULL. */
+	/*
+	 * Opens the objects that both peers use. Returns 0, BENCH_FAILED or BENCH_ABSENT. May be
+	 * NULL.
+	 */
 	double (*open)(struct peer *peers);
 	/* May be NULL. */
 	void (*prepare)(struct peer *peer);
@@ -73,7 +84,7 @@ struct way {
 	bool (*notify)(struct peer *peer);
 	/* Waits for the turn. */
 	bool (*wait)(struct peer *peer);
-	/* Both. */
+	/* Passes the turn and waits for the next one. */
 	bool (*pass)(struct peer *peer);
 };
 
@@ -278,7 +289,7 @@ static const struct way by_wait_any = {
 	.pass = notify_and_wait,
 };
 
-/* Each peer has a separate context. */
+/* Each peer has its own context. */
 static double open_contexts(struct peer *peers)
 {
 	int i;
@@ -428,13 +439,16 @@ static const struct way by_ntsync = {
 	.pass = notify_and_wait,
 };
 
-/* For bound peers; unbound peers may run on one processor or on two. */
+/*
+ * The processors for peers that are bound. Peers that are not bound may run on one processor or on
+ * two.
+ */
 static struct {
 	int numbers[2], nr;
 	cpu_set_t allowed;
 } processors;
 
-/* Must be called before any thread is bound. */
+/* This function must be called before any thread is bound. */
 static void find_processors(void)
 {
 	int cpu;
@@ -488,7 +502,7 @@ static bool run_second(struct peer *peer)
 	return count(peer, i) && peer->way->notify(peer);
 }
 
-/* If this peer failed, the first peer would wait forever. */
+/* If this peer has failed, the first peer would wait forever. */
 static void *peer_thread(void *peer)
 {
 	if (!run_second(peer))
@@ -504,7 +518,7 @@ static void peer_process(struct peer *peer, pid_t first)
 	_exit(0);
 }
 
-/* Returns the time from when the second peer sleeps to the end, or 0 on failure. */
+/* Returns the time from the moment at which the second peer sleeps to the end, or 0 on failure. */
 static uint64_t time_of(struct peer *peer)
 {
 	pid_t second;
@@ -518,7 +532,7 @@ static uint64_t time_of(struct peer *peer)
 	return run_first(peer) ? bench_since(start) : 0;
 }
 
-/* If the first peer fails, the second thread remains until the test ends. */
+/* If the first peer fails, the second thread continues to exist until the test ends. */
 static uint64_t among_threads(struct peer *peers)
 {
 	pthread_t second;
@@ -636,7 +650,7 @@ static double processes_anywhere(const struct contender *contender, long times)
 	return hand_over(contender, times, true, ANYWHERE);
 }
 
-/* Contenders with the number of words, and whether they are private. */
+/* Contenders, with the number of their words and whether the words are private. */
 FIXTURE_VARIANT_ADD(bench, threads)
 {
 	.times = 4000,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A ring of one thread, set up as its documentation advises: only this thread submits; completions
- * are posted when the thread asks for them or, for the other kind of ring, whenever it leaves the
- * kernel; the ring's descriptor is registered; and submissions are taken in array order. Every
- * kernel whose rings support futex waits supports all of this.
+ * A ring of one thread, set up as its documentation recommends. Only this thread submits.
+ * Completions are posted when the thread asks for them or, with the other kind of ring, whenever
+ * the thread leaves the kernel. The ring's descriptor is registered, and submissions are taken in
+ * array order. Every kernel whose rings support futex waits supports all of this.
  */
 #ifndef BENCH_IO_URING_H
 #define BENCH_IO_URING_H
@@ -12,12 +12,12 @@
 
 #include "bench.h"
 
-/* Missing in <linux/io_uring.h> of older systems. */
+/* Older versions of <linux/io_uring.h> do not have these. */
 #define RING_SETUP_NO_SQARRAY	0x10000
 #define RING_OP_FUTEX_WAIT	51
 #define RING_OP_FUTEX_WAKE	52
 
-#define RING_OPS		64	/* the operations above are below this */
+#define RING_OPS		64	/* the operations above have smaller numbers */
 
 struct ring {
 	int fd;
@@ -46,7 +46,7 @@ static inline bool ring_has_futexes(struct ring *ring)
 	return has;
 }
 
-/* Pending requests are cancelled. */
+/* Closes the ring. Pending requests are cancelled. */
 static inline void ring_close(struct ring *ring)
 {
 	if (ring->sqes != MAP_FAILED)
@@ -61,8 +61,9 @@ static inline void ring_close(struct ring *ring)
 }
 
 /*
- * With room for @submissions submissions and @completions unseen completions. @task_work:
- * IORING_SETUP_DEFER_TASKRUN or IORING_SETUP_COOP_TASKRUN. Returns false if this kernel lacks it.
+ * Opens a ring that has room for @submissions submissions and @completions unseen completions.
+ * @task_work: IORING_SETUP_DEFER_TASKRUN or IORING_SETUP_COOP_TASKRUN. Returns false if this kernel
+ * does not support it.
  */
 static inline bool ring_open(struct ring *ring, uint32_t submissions, uint32_t completions,
 			     uint32_t task_work)
@@ -103,7 +104,10 @@ static inline bool ring_open(struct ring *ring, uint32_t submissions, uint32_t c
 	return true;
 }
 
-/* Returns the next submission; the caller must not queue more than there is room for. */
+/*
+ * Returns the next submission. The caller must not queue more submissions than the ring has room
+ * for.
+ */
 static inline struct io_uring_sqe *ring_next(struct ring *ring)
 {
 	struct io_uring_sqe *sqe = &ring->sqes[ring->tail++ & ring->sq_mask];
@@ -112,7 +116,7 @@ static inline struct io_uring_sqe *ring_next(struct ring *ring)
 	return sqe;
 }
 
-/* The flags are those of futex2, which equal those of memwait. */
+/* The flags are those of futex2, which have the same values as those of memwait. */
 static inline struct io_uring_sqe *ring_wait(struct ring *ring, const uint32_t *word,
 					     uint32_t expected, uint32_t flags, uint64_t user_data)
 {
@@ -127,7 +131,7 @@ static inline struct io_uring_sqe *ring_wait(struct ring *ring, const uint32_t *
 	return sqe;
 }
 
-/* Submits everything queued, and returns when there are @completions completions. */
+/* Submits all queued submissions, and returns when there are @completions completions. */
 static inline bool ring_submit(struct ring *ring, uint32_t completions)
 {
 	uint32_t queued = ring->tail - *ring->sq_tail;
@@ -138,7 +142,7 @@ static inline bool ring_submit(struct ring *ring, uint32_t completions)
 		       NULL, 0) == (long)queued;
 }
 
-/* The same, but without a call if nothing is queued and the completions are there. */
+/* Like ring_submit(), but makes no call if nothing is queued and the completions are available. */
 static inline bool ring_await(struct ring *ring, uint32_t completions)
 {
 	if (ring->tail == *ring->sq_tail &&

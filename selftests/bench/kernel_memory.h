@@ -8,18 +8,19 @@
 #include <glob.h>
 
 /*
- * Returns the bytes in slabs and large tables of the whole machine. A memory cgroup would not do,
- * because much of what the contenders use is not charged to any cgroup.
+ * Returns the bytes in slabs and large tables of the whole machine. The figures of a memory cgroup
+ * would not be sufficient, because much memory that the contenders use is not charged to any
+ * cgroup.
  */
 static inline double kernel_memory(void)
 {
-	/* Each processor counts separately for a while; root can have the counts added up. */
+	/* For some time each processor counts separately. root can have the counts added up. */
 	write_file("/proc/sys/vm/stat_refresh", "1");
 	return 1024.0 * ((double)read_number_of("/proc/meminfo", "Slab") +
 			 (double)read_number_of("/proc/meminfo", "VmallocUsed"));
 }
 
-/* Makes slab caches free objects that they cache for reuse. Needs root. */
+/* Makes slab caches free the objects that they cache for reuse. Needs root. */
 static inline void shrink_slabs(void)
 {
 	glob_t caches;
@@ -32,7 +33,10 @@ static inline void shrink_slabs(void)
 	}
 }
 
-/* Returns the unused bytes of the slabs: a few objects of another user can hold very many slabs. */
+/*
+ * Returns the unused bytes of the slabs. A few objects of another user can hold a large number of
+ * slabs.
+ */
 static inline double free_in_slabs(void)
 {
 	FILE *f = fopen("/proc/slabinfo", "r");
@@ -49,7 +53,7 @@ static inline double free_in_slabs(void)
 }
 
 /*
- * Returns the memory in use when it no longer decreases: replaced tables, for example, are freed
+ * Returns the memory in use once it no longer decreases. For example, replaced tables are freed
  * later.
  */
 static inline double settled_kernel_memory(void)
@@ -71,8 +75,8 @@ static inline double settled_kernel_memory(void)
 
 /*
  * The kernel frees the memory of rings and files some time after they were closed, which would
- * disturb the next contender. Waits until hardly more memory is in use than before, up to a time
- * limit, because other programs use memory as well.
+ * disturb the next contender. Waits, for a limited time, until hardly more memory is in use than
+ * before. The time is limited because other programs also use memory.
  */
 static inline void await_freed(double before)
 {

@@ -2,8 +2,8 @@
 /*
  * The locks of libmemwait compared with those of glibc, and its channels compared with pipes.
  *
- * All work is done by threads or processes that begin together, even the work of a single one: in a
- * process that has never had a second thread glibc leaves out atomic operations.
+ * All work is done by threads or processes that begin together. This includes work of a single
+ * thread, because glibc omits atomic operations in a process that has never had a second thread.
  */
 #include "locks_work.h"
 
@@ -77,7 +77,7 @@ static int set_up_glibc(struct work *work)
 	return err;
 }
 
-/* Initialises the locks of both libraries, whichever is used. */
+/* Initialises the locks of both libraries, even if only one of them is used. */
 static int set_up(struct work *work)
 {
 	unsigned int flags = is_shared(work->plan) ? 0 : MEMWAIT_PRIVATE;
@@ -160,7 +160,7 @@ static int join_member(struct member *member)
 	return member->err | status;
 }
 
-/* Returns the duration in ns. */
+/* Returns the duration of the round in ns. */
 static uint64_t run_members(struct work *work, int *err)
 {
 	struct member *member, *end = work->members + work->plan->members;
@@ -180,7 +180,9 @@ static uint64_t run_members(struct work *work, int *err)
 	return work->ns ? work->ns : now_ns(CLOCK_MONOTONIC) - start;
 }
 
-/* How many times as often as the last member the first member held the lock. */
+/*
+ * Returns how often the first member held the lock, divided by how often the last member held it.
+ */
 static double spread(const struct work *work)
 {
 	long count, most = 0, least = LONG_MAX;
@@ -196,7 +198,7 @@ static double spread(const struct work *work)
 	return (double)most / (double)(least ? least : 1);
 }
 
-/* @free: each member does as much as it can, instead of its share. */
+/* @free: each member does as much as it can, instead of a fixed share. */
 static double run_round(const struct contender *contender, long times, bool free)
 {
 	static _Alignas(4096) struct work in_process;
@@ -238,8 +240,8 @@ static double run(const struct contender *contender, long times)
 }
 
 /*
- * With a second round that measures how evenly the lock is distributed. On one processor this would
- * only reflect the distribution of time slices.
+ * A second round measures how evenly the lock is distributed. On a single processor this would only
+ * reflect the distribution of time slices.
  */
 static double run_and_spread(const struct contender *contender, long times)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The work of the members of a round of locks, with libmemwait or with the library that it is
- * compared with.
+ * The work of the members in a round of locks, with libmemwait or with the library with which it is
+ * compared.
  */
 #ifndef LOCKS_WORK_H
 #define LOCKS_WORK_H
@@ -11,14 +11,16 @@
 #include <memwait.h>
 #include <semaphore.h>
 
-#define WAITERS		64	/* of a broadcast */
+#define WAITERS		64	/* number of waiters of a broadcast */
 #define MOST_MEMBERS	(WAITERS + 1)
-#define MEETING		8	/* at the barrier */
-#define SLOTS		1024	/* of a channel: as many of the largest messages as a pipe takes */
-#define MOST_WORDS	8	/* of a message */
+#define MEETING		8	/* number of members that meet at the barrier */
+#define SLOTS		1024	/* of a channel; a pipe takes as many large messages */
+#define MOST_WORDS	8	/* limit of words in a message */
 #define BUSY_WORK		450	/* about 5 microseconds */
 
-/* The library of the locks: the one for comparison, which is glibc or a pipe, or ours. */
+/*
+ * The library of the locks: PEER is the library for comparison (glibc or a pipe), MEMWAIT is ours.
+ */
 enum { PEER, MEMWAIT };
 
 /* Added to a glibc mutex type. */
@@ -30,11 +32,11 @@ struct plan {
 	/* The work of each member. Returns nonzero if a call has failed. */
 	int (*part)(struct work *work, int me);
 	int members;
-	int counting;		/* how many of the members count operations */
-	int busy_work;		/* length of the work with the mutex held, and then without */
-	int words;		/* of a message */
+	int counting;		/* number of members that count operations */
+	int busy_work;		/* length of the work with the mutex held, and then without it */
+	int words;		/* number of words of a message */
 	bool processes;
-	bool shared;		/* process-shared locks, as between processes */
+	bool shared;		/* locks are process-shared */
 	bool unlocked;		/* the mutex is not held during the broadcast */
 };
 
@@ -48,8 +50,8 @@ struct member {
 };
 
 /*
- * As in any program, data used together is adjacent and starts at a cache line. All locks are in
- * one page.
+ * As in any program, data that is used together is adjacent and begins at a cache line. All locks
+ * are in one page.
  */
 struct work {
 	struct {
@@ -69,16 +71,16 @@ struct work {
 		_Alignas(64) memwait_sem_t sems[2];
 	} ours;
 
-	_Alignas(64) long left;		/* operations to be done */
+	_Alignas(64) long left;		/* number of operations to be done */
 	long written[2];
 	int turn;
 	int there;
-	uint64_t begun, ended, ns;	/* if not all of the time counts */
+	uint64_t begun, ended, ns;	/* used if not all of the time counts */
 
 	_Alignas(64) int library;
-	int kind;			/* of the library's mutex, and of our rwlock */
+	int kind;			/* kind of the library's mutex, and of our rwlock */
 	const struct plan *plan;
-	long share;			/* maximum number of operations of each counting member */
+	long share;			/* operations of each counting member, at most */
 	int pipes[2][2];
 	memwait_channel_t *channels[2];
 	int ready;
@@ -131,7 +133,7 @@ static int take(struct work *work, int which)
 
 /* The mutex */
 
-/* Work that takes the same time for each thread, however often it is interrupted. */
+/* Work that takes the same time for each thread, even if the thread is interrupted often. */
 static inline void busy_work(uint64_t *random, int times)
 {
 	for (; times; times--)
@@ -143,7 +145,10 @@ static int lock_alone(struct work *work, int me)
 	long *count = &work->members[me].count;
 	int err = 0;
 
-	/* Two loops, because the check of the library would affect the measurement here. */
+	/*
+	 * There are two loops, because the check of the library would affect the measurement in
+	 * this place.
+	 */
 	for (; work->library == PEER && *count < work->share; ++*count) {
 		err |= pthread_mutex_lock(&work->glibc.mutex);
 		work->left--;
@@ -179,9 +184,9 @@ static int lock_among_others(struct work *work, int me)
 }
 
 /*
- * The owner yields, so that the others run and go to sleep for the mutex, and yields again after it
- * has unlocked the mutex. Therefore, even on one processor, each thread has to wait each time, and
- * each unlock has a thread to wake.
+ * The owner yields, so that the other threads run and sleep on the mutex. It yields again after it
+ * has unlocked the mutex. Therefore each thread must wait each time, and each unlock must wake a
+ * thread, even on one processor.
  */
 static int lock_and_yield(struct work *work, int me)
 {
@@ -204,7 +209,9 @@ static int make_consistent(struct work *work)
 				       memwait_mutex_consistent(&work->ours.mutex);
 }
 
-/* Forks a process that holds the mutex when this returns, and never unlocks it. */
+/*
+ * Forks a process. When this function returns, the process holds the mutex, which it never unlocks.
+ */
 static pid_t start_owner(struct work *work)
 {
 	pid_t process = fork();
@@ -266,7 +273,7 @@ static int outlive_owners(struct work *work, int me)
 	return err;
 }
 
-/* The condition variable: each member has one, and is signalled while the mutex is locked. */
+/* Each member has its own condition variable, which is signalled while the mutex is locked. */
 static int take_turns(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -294,7 +301,7 @@ static int let_all_go(struct work *work)
 		err |= wait_for(work, ALL_ARE_THERE);
 	while (work->turn < work->share && !err) {
 		/*
-		 * The waiters have unlocked the mutex: if they sleep now, they wait for the
+		 * The waiters have unlocked the mutex. If they sleep now, they wait for the
 		 * broadcast.
 		 */
 		err |= unlock(work);
@@ -360,7 +367,7 @@ static int unlock_rwlock(struct work *work)
 				       memwait_rwlock_unlock(&work->ours.rwlock);
 }
 
-/* Every tenth time it writes two numbers, which must be equal for all readers. */
+/* Every tenth operation writes two numbers, which must be equal for all readers. */
 static int read_and_write(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -388,7 +395,7 @@ static int post_alone(struct work *work, int me)
 	long *count = &work->members[me].count;
 	int err = 0;
 
-	/* As in lock_alone(). */
+	/* There are two loops for the same reason as in lock_alone(). */
 	for (; work->library == PEER && *count < work->share; ++*count) {
 		err |= sem_post(&work->glibc.sems[1]);
 		err |= sem_wait(&work->glibc.sems[1]);
@@ -402,7 +409,7 @@ static int post_alone(struct work *work, int me)
 	return err;
 }
 
-/* The first semaphore is 1 initially. */
+/* The first semaphore has the initial value 1. */
 static int take_turns_by_sem(struct work *work, int me)
 {
 	long *count = &work->members[me].count;
@@ -416,7 +423,7 @@ static int take_turns_by_sem(struct work *work, int me)
 	return err;
 }
 
-/* The barrier: a round is counted by the member that gets SERIAL_THREAD. */
+/* The member that gets SERIAL_THREAD counts the round at the barrier. */
 static int meet_at_barrier(struct work *work, int me)
 {
 	struct member *member = &work->members[me];
@@ -480,7 +487,7 @@ static int return_message(struct work *work, int me)
 	return err;
 }
 
-/* The second member counts what the first sends. */
+/* The second member counts the messages that the first member sends. */
 static int stream_messages(struct work *work, int me)
 {
 	uint64_t message[MOST_WORDS] = { 0 }, sum = 0, sums = 0;

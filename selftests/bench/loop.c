@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An event loop with many words. Four notifiers notify random words, one by one or in batches: with
- * an eventfd or a pipe for each word, with io_uring's futex waits, and with memwait, whose waits
- * end with each notify or are persistent. The notifiers are processes that share memory with the
- * loop or, for private words, threads of its process.
+ * An event loop that waits for many words. Four notifiers notify random words, one by one or in
+ * batches. The loop uses an eventfd or a pipe for each word, the futex waits of io_uring, or
+ * memwait, whose waits either end with each notify or are persistent. The notifiers are processes
+ * that share memory with the loop. For private words they are threads of the loop's process.
  *
- * Each word is a counter. A notifier adds one to it and then wakes the loop. Whenever the loop is
- * woken it reads how much was added, and must see everything. In addition to the time for a notify
- * the bench prints how often the loop turned for one, because the same work differs with
- * scheduling.
+ * Each word is a counter. A notifier adds one to the word and then wakes the loop. Whenever the
+ * loop is woken, it reads how much was added, and it must see everything. In addition to the time
+ * for a notify, the bench prints the number of turns of the loop for each notify, because the
+ * scheduling affects the amount of work.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -19,8 +19,8 @@
 
 #define WORDS		10000
 #define NOTIFIERS		4
-#define BATCH		256	/* events, completions and waits in one call */
-#define LARGEST_BATCH	16	/* most words in one call of a notifier */
+#define BATCH		256	/* number of events, completions and waits in one call */
+#define LARGEST_BATCH	16	/* maximum number of words in one call of a notifier */
 
 /* Memory that the notifiers and the loop share. */
 struct shared {
@@ -33,34 +33,37 @@ struct loop {
 	const struct kind *kind;
 	struct shared *shared;
 	int words;
-	int batch;		/* words in one call of a notifier */
-	uint32_t flags;		/* of the words: MEMWAIT_PRIVATE or 0 */
+	int batch;		/* number of words in one call of a notifier */
+	uint32_t flags;		/* flags of the words: MEMWAIT_PRIVATE or 0 */
 	uint32_t seen_of[WORDS];
 	long seen;		/* the sum of @seen_of */
-	long ended;		/* counted notifies */
+	long ended;		/* number of counted notifies */
 	long turns;
 	int epoll;
 	int fd;
-	int eventfds[WORDS];	/* or the read ends of pipes */
-	int pipes[WORDS];	/* the write ends */
+	int eventfds[WORDS];	/* eventfds, or the read ends of the pipes */
+	int pipes[WORDS];	/* the write ends of the pipes */
 	struct ring ring;
 };
 
 struct kind {
-	/* Returns false if this machine lacks the interface. */
+	/* Returns false if this machine does not have the interface. */
 	bool (*open)(struct loop *loop);
 	void (*close)(struct loop *loop);
 	/* Prepares every word. */
 	bool (*arm_all)(struct loop *loop);
 	/* Waits for events, and processes a batch of them. */
 	bool (*turn)(struct loop *loop);
-	/* Called by a notifier. Returns how many waits it has woken, or a negative number. */
+	/*
+	 * Called by a notifier. Returns the number of waits that it has woken, or a negative
+	 * number.
+	 */
 	int (*wake)(struct loop *loop, const int *words, int n);
-	/* Processes what arrived after the loop had seen everything. */
+	/* Processes the events that arrived after the loop had seen all additions. */
 	bool (*drain)(struct loop *loop);
 };
 
-/* Reads what was added to a word. Returns the value of the word. */
+/* Reads how much was added to a word. Returns the value of the word. */
 static uint32_t look(struct loop *loop, int word)
 {
 	uint32_t value = __atomic_load_n(&loop->shared->words[word], __ATOMIC_SEQ_CST);
@@ -70,13 +73,16 @@ static uint32_t look(struct loop *loop, int word)
 	return value;
 }
 
-/* Task work that a closed ring leaves to its thread interrupts epoll_wait() as a signal does. */
+/*
+ * A closed ring may leave task work to its thread. This task work interrupts epoll_wait() like a
+ * signal.
+ */
 static int await_events(struct loop *loop, struct epoll_event *events, int room)
 {
 	return (int)TEMP_FAILURE_RETRY(epoll_wait(loop->epoll, events, room, 60000));
 }
 
-/* One eventfd for each word, which is never read: each write is a new edge. */
+/* There is one eventfd for each word. It is never read, so each write is a new edge. */
 
 static const struct kind eventfd_kind;
 
@@ -132,7 +138,7 @@ static bool eventfd_turn(struct loop *loop)
 	return n > 0;
 }
 
-/* Level-triggered, as in most programs, so that it must be read. */
+/* Polls level-triggered, as most programs do. Therefore the eventfd must be read. */
 static bool eventfd_turn_and_read(struct loop *loop)
 {
 	struct epoll_event events[BATCH];
@@ -183,7 +189,7 @@ static const struct kind eventfd_read_kind = {
 	.drain = eventfd_drain,
 };
 
-/* A pipe for each word, which must be read, because it would become full. */
+/* There is a pipe for each word. It must be read, because it would become full. */
 
 static bool pipe_arm_all(struct loop *loop)
 {
@@ -225,7 +231,7 @@ static bool pipe_turn(struct loop *loop)
 	return n > 0;
 }
 
-/* A full pipe serves as well: the loop has not read it yet. */
+/* If the pipe is full, no write is needed, because the loop has not read the pipe yet. */
 static int pipe_wake(struct loop *loop, const int *words, int n)
 {
 	int i;
@@ -246,7 +252,7 @@ static const struct kind pipe_kind = {
 	.drain = eventfd_drain,
 };
 
-/* One context for all words, in an epoll set as in any loop. */
+/* There is one context for all words. It is in an epoll set, as in any loop. */
 
 static bool memwait_open_loop(struct loop *loop)
 {
@@ -263,7 +269,7 @@ static void memwait_close_loop(struct loop *loop)
 	close(loop->fd);
 }
 
-/* Arms words; a word that has changed in the meantime is read again. */
+/* Arms words. If a word has changed in the meantime, it is read again. */
 static bool memwait_arm(struct loop *loop, int *words, int n)
 {
 	struct memwait_async entries[BATCH];
@@ -363,7 +369,7 @@ static const struct kind memwait_kind = {
 	.drain = memwait_drain,
 };
 
-/* The same with persistent waits: each word is armed once. */
+/* As above with persistent waits: each word is armed once. */
 
 static bool persistent_arm_all(struct loop *loop)
 {
@@ -422,7 +428,7 @@ static const struct kind persistent_kind = {
 	.drain = persistent_drain,
 };
 
-/* The loop waits in the ring itself, and the notifiers wake it by futex(2). */
+/* The loop waits in the ring itself, and the notifiers wake the loop by futex(2). */
 
 static bool ring_open_loop(struct loop *loop)
 {
@@ -452,7 +458,7 @@ static bool ring_arm_all(struct loop *loop)
 	return ring_submit(&loop->ring, 0);
 }
 
-/* A word that has changed since it was read completes with EAGAIN. */
+/* If a word has changed since it was read, its wait completes with EAGAIN. */
 static bool ring_turn(struct loop *loop)
 {
 	const struct io_uring_cqe *cqe;
@@ -485,8 +491,8 @@ static int ring_wake(struct loop *loop, const int *words, int n)
 }
 
 /*
- * Submits what was queued last, and a request that completes immediately, so that the call does not
- * block. A ring posts some completions at a time.
+ * Submits the waits that were queued last, and a request that completes immediately, so that the
+ * call does not block. A ring posts only some completions at a time.
  */
 static bool ring_drain(struct loop *loop)
 {
@@ -545,7 +551,7 @@ static bool notify_random_words(const struct notifier *notifier)
 		woken += ret;
 	}
 	__atomic_add_fetch(&loop->shared->woken, woken, __ATOMIC_RELAXED);
-	/* Closing what was inherited takes time, which must not count. */
+	/* Closing the inherited descriptors takes time, which must not be measured. */
 	pthread_barrier_wait(&loop->shared->over);
 	return ret >= 0;
 }
@@ -592,7 +598,7 @@ static struct shared *new_shared(uint32_t flags)
 	return shared;
 }
 
-/* Also checks that each counted notify has ended a wait. */
+/* Returns whether all additions were seen and each counted notify has ended a wait. */
 static bool everything_was_seen(const struct loop *loop, long times)
 {
 	long sum = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Words compared with futexes: calls that find nothing to do, and hashing, waking and requeueing as
- * in `perf bench futex`.
+ * Words compared with futexes: calls that find no waiter and need not wait; and hashing, waking and
+ * requeueing, as in `perf bench futex`.
  */
 #include <sys/eventfd.h>
 
@@ -9,12 +9,12 @@
 #include "futex_calls.h"
 
 #define SLEEPERS	64
-#define HASHED		1024	/* words of each thread */
-#define EXPECTED	1234	/* by waits for words that are 0 */
+#define HASHED		1024	/* number of words of each thread */
+#define EXPECTED	1234	/* value that waits expect; the words are 0 */
 
 /*
- * One call of each contender. Arguments passed by address are built once, as in a well-written
- * program.
+ * The arguments of one call of a contender. Arguments that are passed by address are built once, as
+ * in a well-written program.
  */
 struct call {
 	uint32_t *word, *target;
@@ -29,11 +29,11 @@ struct call {
 };
 
 struct way {
-	bool (*is_there)(void);		/* NULL: always */
+	bool (*is_there)(void);		/* NULL: the interface always exists */
 	long (*wait)(struct call *call);	/* returns an outcome */
-	long (*wake)(struct call *call);	/* returns how many */
-	long (*move)(struct call *call);	/* the same */
-	long (*count)(struct call *call);	/* threads asleep on the word of @call */
+	long (*wake)(struct call *call);	/* returns the number of woken waiters */
+	long (*move)(struct call *call);	/* returns the number of moved waiters */
+	long (*count)(struct call *call);	/* number of threads asleep on the word of @call */
 };
 
 static long outcome(long ret)
@@ -62,7 +62,7 @@ static long move_by_futex(struct call *call)
 	return requeue(call->word, call->target, call->number, call->private);
 }
 
-/* A waiter that is moved to its own word stays where it is, and is counted. */
+/* If a waiter is moved to its own word, it stays in its position and is counted. */
 static long count_by_futex(struct call *call)
 {
 	return requeue(call->word, call->word, INT_MAX, call->private);
@@ -126,7 +126,7 @@ struct table {
 	uint32_t private;
 	int fd;
 	int processors;
-	uint32_t *words;	/* all 0 */
+	uint32_t *words;	/* the value of all words is 0 */
 	size_t size;
 	long turn;		/* how often the sleepers have slept */
 };
@@ -247,7 +247,7 @@ static double not_equal(const struct contender *contender, long times)
 	return with_table(contender, times, not_equal_work);
 }
 
-/* Waits until all have arrived. */
+/* Waits until @n threads have arrived. */
 static void meet(int *there, int n)
 {
 	__atomic_add_fetch(there, 1, __ATOMIC_ACQ_REL);
@@ -255,7 +255,7 @@ static void meet(int *there, int n)
 		sched_yield();
 }
 
-/* A thread of as many as there are processors, or as many as have work. */
+/* A worker thread. There are as many threads as processors, or as there is work for. */
 struct worker {
 	pthread_t thread;
 	const struct table *table;
@@ -263,10 +263,10 @@ struct worker {
 	int *there;
 	struct call call;
 	long times;
-	uint64_t ns;		/* out: 0 after an error */
+	uint64_t ns;		/* result; 0 after an error */
 };
 
-/* Returns the sum of the times, 0 after an error. */
+/* Returns the sum of the times, or 0 after an error. */
 static uint64_t work_together(struct worker *workers, int n, const struct table *table,
 			      void *(*function)(void *worker))
 {
@@ -391,8 +391,8 @@ static bool let_all_sleep(struct sleepers *all)
 }
 
 /*
- * Does a work @times times on all sleepers. After a failure it does not wait for them: the test
- * ends then, and so do the threads.
+ * Does a work @times times on all sleepers. After a failure it does not wait for the sleepers,
+ * because the test and therefore the threads end.
  */
 static double on_sleepers(struct table *table, int number, long times,
 			  uint64_t (*work)(struct table *table, int number))
@@ -444,7 +444,7 @@ static double wake_work(struct table *table, int number, long times)
 	return on_sleepers(table, number, times, wake_all);
 }
 
-/* number: how many threads each call wakes. */
+/* @number: how many threads each call wakes. */
 static double wake(const struct contender *contender, long times)
 {
 	return with_table(contender, times, wake_work);
@@ -482,9 +482,9 @@ static double parallel_wakers(const struct contender *contender, long times)
 }
 
 /*
- * Uses another target each time: with a futex it depends on chance whether the target is in the
- * same bucket as the first word, and then moving a single waiter costs much more, moving all much
- * less.
+ * Uses a different target each time. With a futex it depends on chance whether the target is in the
+ * same bucket as the first word. If it is, moving a single waiter costs much more, and moving all
+ * waiters much less.
  */
 static uint64_t move_all(struct table *table, int number)
 {
@@ -501,7 +501,7 @@ static double move_work(struct table *table, int number, long times)
 	return on_sleepers(table, number, times, move_all);
 }
 
-/* number: how many threads each call moves. */
+/* @number: how many threads each call moves. */
 static double move(const struct contender *contender, long times)
 {
 	return with_table(contender, times, move_work);
@@ -537,7 +537,8 @@ static void *map_and_unmap(void *arg)
 #define AT_ONCE	50
 
 /*
- * Counts the time of the waits only, even on one processor. There is always a mapping between them.
+ * Measures only the time of the waits, even on one processor. There is always a mapping between two
+ * waits.
  */
 static double mapping_work(struct table *table, int number, long times)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Values of arguments, and their locations. */
+/* The values and the locations of arguments. */
 #ifndef ARGUMENTS_TEST_H
 #define ARGUMENTS_TEST_H
 
@@ -85,7 +85,7 @@ static uint64_t id_of(uint8_t value)
 	}
 }
 
-/* Some values are the id of an owner, alive or dead. */
+/* Some of the values are the id of an owner, which may be alive or dead. */
 static uint64_t value_of(uint8_t byte)
 {
 	return byte % 8 == 7 ? __atomic_load_n(&shared->owner, __ATOMIC_RELAXED) :
@@ -100,8 +100,8 @@ static void keep_id(uint64_t id)
 }
 
 /*
- * The location of an argument. Only for an argument in the area can the effects of a call be
- * checked: other threads may change or unmap the regions.
+ * The location of an argument. The effects of a call can be checked only for an argument in the
+ * area, because other threads may change or unmap the regions.
  */
 enum { NORMAL, AT_END, CUT, IN_REGION, NOWHERE, IN_KERNEL, IN_READ_ONLY, PLACES };
 
@@ -114,7 +114,7 @@ static bool in_area(const struct thread *t, uint64_t at)
 	return at - (uintptr_t)t->area < AREA;
 }
 
-/* Copies, even if nothing is mapped at the target. */
+/* Copies, even if no memory is mapped at the target. */
 static void copy_to(struct thread *t, uint64_t to, const void *from, size_t size)
 {
 	off_t offset = (t - threads) * 4 * PAGE + (t->forked ? 2 * PAGE : 0);
@@ -137,7 +137,10 @@ static uint64_t place(struct thread *t, uint8_t how, const void *arg, size_t siz
 		at = t->area + AREA - size / 2;
 		break;
 	case IN_REGION:
-		/* No other thread may see a struct, because it says where the call writes. */
+		/*
+		 * No other thread may see a struct, because a struct determines where the call
+		 * writes.
+		 */
 		elsewhere = (uintptr_t)region(SHARED) +
 			    (normal == STRUCT_AT ? 64UL + (t->nr + t->forked * THREADS) * 128 :
 						   PAGE + 64);
@@ -148,7 +151,10 @@ static uint64_t place(struct thread *t, uint8_t how, const void *arg, size_t siz
 	case IN_KERNEL:
 		return 0xffff888000100000ULL;
 	case IN_READ_ONLY:
-		/* The same file as above: contains only words, and no struct of another thread. */
+		/*
+		 * This is the same file as above. It contains only words, and no struct of another
+		 * thread.
+		 */
 		return (uintptr_t)region(READ_ONLY) + 8;
 	}
 	if (at + size > t->area + AREA)
@@ -164,13 +170,13 @@ static void flip_bit(uint64_t at, size_t from, size_t size, uint8_t flip)
 	((uint8_t *)(uintptr_t)at)[bit / 8] ^= 1 << bit % 8;
 }
 
-/* Before a call: saves the memory that must not change. */
+/* Called before a call: saves the memory that must not change. */
 static void remember(struct thread *t)
 {
 	memcpy(t->copy, t->area, AREA);
 }
 
-/* After a call: excepts memory that may have changed. */
+/* Called after a call: excludes memory that may have changed. */
 static void may_change(struct thread *t, uint64_t at, size_t size)
 {
 	size_t offset = at - (uintptr_t)t->area;
@@ -201,7 +207,7 @@ static void compare_area(struct thread *t)
 	     t->ret, i, t->area[i], t->copy[i]);
 }
 
-/* The size in the ioctl number. */
+/* Returns the size to be put into the ioctl number. */
 static size_t size_of(uint8_t value, size_t known)
 {
 	switch (value % 8) {
@@ -217,8 +223,9 @@ static size_t size_of(uint8_t value, size_t known)
 }
 
 /*
- * Issues an ioctl: places its struct, may flip a bit from byte flip_from on (the bytes before it
- * say where the call writes), and sets what follows the struct to zero or not. Returns its address.
+ * Issues an ioctl. Writes its struct, and may flip a bit at or after byte @flip_from; the bytes
+ * before that determine where the call writes. Sets the memory behind the struct to zero, or to
+ * another value. Returns the address of the struct.
  */
 static uint64_t issue(struct thread *t, unsigned long cmd, const void *arg, size_t known,
 		      size_t flip_from)
@@ -245,7 +252,7 @@ static uint64_t issue(struct thread *t, unsigned long cmd, const void *arg, size
 	return at;
 }
 
-/* Returns the struct as it was when the call began, or NULL if this is not known. */
+/* Returns the struct as it was when the call began, or NULL if that is not known. */
 static const void *passed(const struct thread *t, uint64_t at)
 {
 	uint8_t how = t->call->arg[2] % PLACES;
@@ -253,7 +260,7 @@ static const void *passed(const struct thread *t, uint64_t at)
 	return how == NORMAL || how == AT_END ? t->copy + (at - (uintptr_t)t->area) : NULL;
 }
 
-/* Checks that a timeout was not early. */
+/* Checks that a timeout did not come early. */
 static void check_deadline(struct thread *t, uint64_t deadline, uint32_t flags)
 {
 	uint64_t now = now_ns(clock_of(flags));

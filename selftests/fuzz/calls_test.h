@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The calls. Their results are compared with the errors that their kind allows. */
+/*
+ * The calls of a program. Each result is compared with the errors that the kind of the call allows.
+ */
 #ifndef CALLS_TEST_H
 #define CALLS_TEST_H
 
@@ -70,7 +72,7 @@ static void do_waiters(struct thread *t)
 {
 	struct memwait_notify arg = notify_arg(t->call->arg + 3);
 
-	/* Usually valid. */
+	/* The value is usually valid. */
 	if (t->call->arg[4] < 224)
 		arg.count = 0;
 	issue(t, MEMWAIT_IOC_WAITERS, &arg, sizeof(arg), 0);
@@ -103,7 +105,10 @@ static void make_group(struct memwait_wait *waits, uint32_t nr, uint8_t word, ui
 
 #define ENTRIES	4
 
-/* The entry at which the call stopped has the reason as its result, unless it cannot be written. */
+/*
+ * If the call stopped at an entry, the result of that entry is the reason, unless the result cannot
+ * be written.
+ */
 static void check_entry(struct thread *t, const struct memwait_async *entry,
 			const struct memwait_async *was, bool failed)
 {
@@ -167,7 +172,7 @@ static void do_wait_async(struct thread *t)
 			.index = a[2],
 		};
 	}
-	/* Only as many entries as @count says: the area ends behind them. */
+	/* There are only as many entries as @count says, because the area ends after them. */
 	nr = arg.count < ENTRIES ? arg.count : ENTRIES;
 	arg.waits = place(t, c->arg[2] / PLACES, entries, nr * sizeof(entries[0]), ARRAY_AT);
 	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
@@ -175,7 +180,7 @@ static void do_wait_async(struct thread *t)
 	was = passed(t, issue(t, MEMWAIT_IOC_WAIT_ASYNC, &arg, sizeof(arg), 8));
 	if (!in_area(t, arg.waits))
 		return;
-	/* With another element size the elements differ and are elsewhere. */
+	/* With another element size, the elements have other contents and other addresses. */
 	if (was && was->entry_size != sizeof(entries[0])) {
 		may_change(t, arg.waits, AREA);
 		return;
@@ -192,10 +197,10 @@ static void do_wait_async(struct thread *t)
 	if (i < ENTRIES && in_area(t, (uintptr_t)&entry[i + 1] - 1) &&
 	    memcmp(&entry[i], &before[i], sizeof(before[i])))
 		check_entry(t, &entry[i], &before[i], true);
-	/* If the count was large, there may be entries behind those that were made. */
+	/* If the count was large, there may be entries behind the entries that were made. */
 	for (i = ENTRIES; i <= nr; i++)
 		may_change(t, (uintptr_t)&entry[i].id, 16);
-	/* The array was cut by the end of the area. */
+	/* The array did not fit into the area. */
 	if (c->arg[2] / PLACES % PLACES == CUT)
 		may_change(t, arg.waits, AREA);
 }
@@ -277,7 +282,7 @@ static void do_notify_wait(struct thread *t)
 		CHECK(t, now->state == MEMWAIT_NOTIFIED);
 	else if (t->ret >= 0)
 		CHECK(t, !now->state);
-	else if (t->ret != -EBADF)	/* closed before a restart: the ioctl is not called */
+	else if (t->ret != -EBADF)	/* no ioctl if closed before a restart */
 		CHECK(t, !now->state || now->state == was->state);
 	if (t->ret == MEMWAIT_TIMED_OUT)
 		check_deadline(t, was->wait.deadline, was->wait.flags);
@@ -288,7 +293,7 @@ static void do_notify_wait(struct thread *t)
 	may_change(t, (uintptr_t)&now->notified, 8);
 }
 
-#define NOTIFIES	24	/* more than one step of the module */
+#define NOTIFIES	24	/* more notifies than one step of the module processes */
 
 static void do_notify_many(struct thread *t)
 {
@@ -307,7 +312,7 @@ static void do_notify_many(struct thread *t)
 	arg.notifies = place(t, c->arg[2] / PLACES, notifies, nr * sizeof(notifies[0]), ARRAY_AT);
 	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
 		flip_bit(arg.notifies, 0, nr * sizeof(notifies[0]), c->flip);
-	/* Not where the notifies or the struct may be. */
+	/* These locations must differ from those of the notifies and of the struct. */
 	if (c->arg[10] % PLACES == AT_END || c->arg[10] % PLACES == CUT)
 		arg.woken = place(t, NORMAL, woken, nr * sizeof(woken[0]), WOKEN_AT);
 	else
@@ -364,7 +369,7 @@ static void do_change_notify(struct thread *t)
 		may_change(t, at + offsetof(struct memwait_change, old), sizeof(arg.old));
 }
 
-/* Any number, direction and size. */
+/* Makes an ioctl with any number, direction and size. */
 static void do_raw(struct thread *t)
 {
 	static const uint8_t bytes[64];
@@ -372,7 +377,7 @@ static void do_raw(struct thread *t)
 	uint8_t type = c->arg[4] % 8 ? MEMWAIT_IOC_MAGIC : c->arg[4], nr = c->arg[5] % 16;
 
 	issue(t, _IOC(c->arg[3] % 4, type, nr, 0), bytes, sizeof(bytes), 0);
-	/* An existing ioctl, or one that every file has, may write. */
+	/* An existing ioctl may write, and so may an ioctl that every file has. */
 	if (type == MEMWAIT_IOC_MAGIC && nr > _IOC_NR(MEMWAIT_IOC_CHANGE_NOTIFY))
 		CHECK(t, t->ret == -ENOTTY || t->ret == -EBADF);
 	else
@@ -381,7 +386,7 @@ static void do_raw(struct thread *t)
 
 static void check_completion(struct thread *t, const struct memwait_completion *done)
 {
-	/* The user data is arbitrary, because a bit of it may have been flipped. */
+	/* The user data may have any value, because a bit of it may have been flipped. */
 	CHECK(t, done->id);
 	CHECK(t, done->result == MEMWAIT_OK || done->result == MEMWAIT_TIMED_OUT ||
 	      done->result == MEMWAIT_OWNER_DIED);
@@ -443,11 +448,11 @@ static void do_poll(struct thread *t)
 	if (t->ret < 0)
 		t->ret = -errno;
 	coverage_end(t);
-	/* A bound context may have ended with a forked process. */
+	/* If the context is bound, it may have ended with a forked process. */
 	CHECK(t, t->ret <= 0 || (pfd.revents & POLLNVAL) ||
 	      (!t->alone && (pfd.revents & POLLHUP) && (pfd.revents & POLLERR)) ||
 	      !(pfd.revents & ~(POLLIN | POLLRDNORM)));
-	/* A read that faults consumes nothing; after POLLIN, EAGAIN would be wrong. */
+	/* A read that faults consumes nothing. Therefore EAGAIN would be wrong after POLLIN. */
 	mprotect(region(NO_ACCESS), region_size(NO_ACCESS), PROT_NONE);
 	if (t->alone && t->ret > 0 && (pfd.revents & POLLIN)) {
 		t->ret = read(context(c->arg[0]), region(NO_ACCESS),
@@ -541,7 +546,7 @@ static void do_store(struct thread *t)
 	copy_to(t, word_at(t->call->arg[0]), &value, 1 << t->call->arg[2] % 4);
 }
 
-/* Changes of mappings and files may fail, which does not matter. */
+/* A change of a mapping or a file may fail, which does not matter. */
 static void do_map(struct thread *t)
 {
 	static const int protections[] = { PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE };
@@ -554,7 +559,7 @@ static void do_map(struct thread *t)
 		munmap((uint8_t *)region(i) + at, size);
 		break;
 	case 1:
-		/* The size of HUGE_SHARED would reach into the next region. */
+		/* A mapping of the size of HUGE_SHARED would reach into the next region. */
 		map_region(i, i != HUGE_SHARED && other == HUGE_SHARED ? i : other);
 		break;
 	case 2:
@@ -621,7 +626,9 @@ enum type {
 	NONE, CONTEXT, SIZE, PLACE, WORD, VALUE, DEADLINE, FLAGS, NR, COUNT, ID, REGION, NUMBER,
 };
 
-/* Errors in addition to EBADF, which any call can get if another thread closes its descriptor. */
+/*
+ * Errors in addition to EBADF. Any call can return EBADF if another thread closes its descriptor.
+ */
 #define ERRORS	12
 
 struct kind {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A fuzzer of /dev/memwait: runs programs of random calls, valid and invalid, in threads that share
- * contexts and words, while memory is unmapped and mapped again, and signals arrive.
+ * A fuzzer of /dev/memwait. It runs programs of random calls, valid and invalid, in threads that
+ * share contexts and words. At the same time memory is unmapped and mapped again, and signals
+ * arrive.
  *
  * A program has up to CALLS calls. Each call has a kind (struct kind below) and arguments, which
  * are bytes. The meaning of a byte depends on the type of the argument; usually it is an index into
- * a small set of interesting values. Each program runs in a child, so that it cannot harm the
- * parent.
+ * a small set of interesting values. Each program runs in a child, so that it cannot damage
+ * the parent.
  *
- * If the kernel has KCOV, a program joins the corpus if it is the first to reach some edge in the
- * module (two code points in succession), and new programs are made by changing programs of the
- * corpus. Otherwise each program is random.
+ * If the kernel has KCOV, a program is added to the corpus if it is the first to reach some edge in
+ * the module (two consecutive code points), and new programs are made by changing programs of the
+ * corpus. Without KCOV each program is random.
  *
  * The fuzzer checks that a call returns what Documentation/memwait.rst says and writes only the
- * fields that are documented as outputs; that a timeout is not early; that a call ends by its
+ * fields that are documented as outputs; that no timeout comes early; that a call ends by its
  * deadline or by a signal; and that a program leaves behind no waiter, no charge and no new taint
- * of the kernel. The kernel's own checkers do the rest.
+ * of the kernel. The kernel's own checkers detect other errors.
  *
  * MEMWAIT_FUZZ_SECONDS	duration (20, or 10 with MEMWAIT_LOADS)
  * MEMWAIT_FUZZ_SEED	seed of the random numbers; it is printed
@@ -29,7 +30,9 @@ static void run_call(struct thread *t, const struct call *call)
 {
 	t->call = call;
 	t->ret = 0;
-	/* Neither zero nor a value that another thread or an earlier call would leave. */
+	/*
+	 * The value is neither zero nor a value that another thread or an earlier call would leave.
+	 */
 	memset(t->area, 0xa5 ^ t->nr, AREA);
 	remember(t);
 	kinds[call->kind].function(t);
@@ -74,7 +77,7 @@ static void ignore_signal(int sig)
 {
 }
 
-/* The child: runs the threads, and interrupts those that wait. */
+/* Runs in the child: runs the threads, and interrupts threads that wait. */
 static void run_child(const struct program *p, unsigned int number)
 {
 	struct sigaction sa = { .sa_handler = ignore_signal };
@@ -118,7 +121,10 @@ static void run_child(const struct program *p, unsigned int number)
 				break;
 			continue;
 		}
-		/* A handler with SA_RESTART ends no call, so later signals do not restart. */
+		/*
+		 * A handler with SA_RESTART does not end a call. Therefore later signals do not
+		 * restart calls.
+		 */
 		for (i = 0; i < p->threads; i++)
 			syscall(SYS_tgkill, getpid(),
 				__atomic_load_n(&threads[i].tid, __ATOMIC_ACQUIRE),
@@ -132,7 +138,7 @@ static long taint(void)
 	return read_number("/proc/sys/kernel/tainted");
 }
 
-/* Checks that no waiter is left on the words of the files, by waking all. */
+/* Checks that the words of the files have no waiter, by waking all waiters. */
 static void check_waiters(int fd)
 {
 	static const int files[] = { SHARED, FILE_SHARED, ANON_SHARED, HUGE_SHARED };
@@ -150,7 +156,7 @@ static void check_waiters(int fd)
 				.count = MEMWAIT_ALL,
 			};
 	}
-	/* A signal ends the call between two entries. */
+	/* A signal may end the call between two entries. */
 	for (i = 0; i < n && !shared->failed; i += ret) {
 		ret = mw_notify_many(fd, notifies + i, n - i, woken + i);
 		if (ret <= 0)
@@ -164,7 +170,7 @@ static void check_waiters(int fd)
 	}
 }
 
-/* Runs one program to its end, and checks what it has left behind. */
+/* Runs one program to its end, and then checks what it has left behind. */
 static void run_program(int fd, const struct program *p, unsigned int number)
 {
 	uint64_t before = mw_user_waits(fd), until;
@@ -189,11 +195,14 @@ static void run_program(int fd, const struct program *p, unsigned int number)
 		fail("does not end: a call sleeps despite signals");
 	close(pfd.fd);
 	kill(-pid, SIGKILL);
-	/* Also the processes that the program has forked. */
+	/* This also reaps the processes that the program has forked. */
 	while (waitpid(-1, NULL, 0) > 0)
 		;
 
-	/* All are dead, but a kernel thread may still have to drop the last reference to a file. */
+	/*
+	 * All processes are dead, but a kernel thread may still have to drop the last reference to
+	 * a file.
+	 */
 	until = patience(LIMIT_S);
 	while (mw_user_waits(fd) != before && now_ns(CLOCK_MONOTONIC) < until)
 		sched_yield();
@@ -216,7 +225,9 @@ static uint8_t random_arg(enum type type)
 	case SIZE:
 		return rnd(16) ? 0 : rnd(256);
 	case PLACE:
-		/* Of the struct, and multiplied by PLACES that of an array. */
+		/*
+		 * The location of the struct, and, multiplied by PLACES, the location of an array.
+		 */
 		return (rnd(12) ? NORMAL : rnd(PLACES)) + PLACES * (rnd(12) ? NORMAL : rnd(PLACES));
 	case WORD:
 		return rnd(3) ? rnd(3) + 16 * rnd(3) : rnd(256);
@@ -249,7 +260,7 @@ static struct call random_call(void)
 		c.arg[i] = random_arg(kinds[c.kind].args[i]);
 	if (!rnd(40))
 		c.flip = rnd(256);
-	/* An entry that is a group, and its number of words. */
+	/* An entry that is a group, and the number of its words. */
 	if (kinds[c.kind].function == do_wait_async && !rnd(3)) {
 		c.arg[5] = rnd(7);
 		c.arg[7] = 7 + rnd(2);
@@ -298,7 +309,7 @@ static void remove_call(struct program *p, int at)
 	memset(&p->calls[p->nr], 0, sizeof(p->calls[0]));
 }
 
-/* Replaces the end of a program by the end of another one. */
+/* Replaces the end of a program by the end of another program. */
 static void splice_programs(struct program *p, const struct program *other)
 {
 	int at = rnd(p->nr), from = rnd(other->nr), n = other->nr - from;
@@ -367,7 +378,7 @@ static void print_program(const struct program *p, char *text, size_t size)
 	}
 }
 
-/* Returns false if the text is not that of a program. */
+/* Returns false if the text does not contain a program. */
 static bool read_program(const char *text, struct program *p)
 {
 	char copy[TEXT], *rest = copy, *word;
@@ -485,7 +496,7 @@ static void report(uint64_t start)
 	fflush(stdout);
 }
 
-/* Compares all but the numbers. */
+/* Compares the texts, except for the numbers in them. */
 static bool is_same_failure(const char *a, const char *b)
 {
 	size_t n = strcspn(a, "0123456789");
@@ -494,8 +505,8 @@ static bool is_same_failure(const char *a, const char *b)
 }
 
 /*
- * Removes calls from a failing program as long as it fails in the same way. Takes two minutes at
- * most.
+ * Removes calls from a failing program as long as it fails in the same way. Takes at most two
+ * minutes.
  */
 static void shrink(int fd, struct program *p)
 {
@@ -549,7 +560,10 @@ static void fuzz(const struct program *replay)
 	next = start + 30 * NSEC_PER_SEC;
 	while (now_ns(CLOCK_MONOTONIC) < end && !shared->failed) {
 		p = replay ? *replay : next_program();
-		/* Before it runs, so that it can be printed even if the fuzzer dies. */
+		/*
+		 * The program is recorded before it runs, so that it can be printed even if the
+		 * fuzzer dies.
+		 */
 		print_program(&p, shared->ring[number % RING], TEXT);
 		run_program(fd, &p, number++);
 		if (shared->news && !replay)
@@ -567,7 +581,7 @@ static void fuzz(const struct program *replay)
 	fflush(stdout);
 	describe(&p);
 	fflush(stdout);
-	/* The kernel is tainted only once, so a shorter program would not fail. */
+	/* The kernel is tainted only once. Therefore a shorter program would not fail. */
 	if (taint() != tainted)
 		return;
 	shrink(fd, &p);
@@ -593,7 +607,7 @@ FIXTURE_SETUP(fuzz)
 		seed = 1;
 	ASSERT_EQ(0, prctl(PR_SET_CHILD_SUBREAPER, 1));
 	for (i = 0; i < THREADS; i++) {
-		/* Nothing is mapped behind an area. */
+		/* No memory is mapped behind an area. */
 		threads[i].area = private_page(AREA + PAGE);
 		ASSERT_NE(NULL, threads[i].area);
 		ASSERT_EQ(0, mprotect(threads[i].area + AREA, PAGE, PROT_NONE));
@@ -625,7 +639,7 @@ TEST_F_TIMEOUT(fuzz, a_printed_program_can_be_read_back, 300)
 	}
 }
 
-/* Ends at the requested time, or after a failure. */
+/* The test ends at the requested time, or after a failure. */
 TEST_F_TIMEOUT(fuzz, programs_get_documented_results_and_leave_nothing_behind, 1000000)
 {
 	const char *text = getenv("MEMWAIT_FUZZ_REPLAY");

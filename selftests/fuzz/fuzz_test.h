@@ -18,13 +18,13 @@
 #define CORPUS		4096
 #define RING		16
 #define TEXT		4096
-#define LIMIT_S		60	/* the most time that a program may take, see patience() */
+#define LIMIT_S		60	/* limit of a program's time, see patience() */
 #define USER_DATA	0x6d656d7761697400ULL
 
 struct call {
 	uint8_t kind;
 	uint8_t thread;
-	uint8_t flip;		/* which bit of the structs is flipped; 0: none */
+	uint8_t flip;		/* the bit of the structs that is flipped; 0: none */
 	uint8_t arg[ARGS];
 };
 
@@ -42,18 +42,18 @@ struct program {
 static struct shared {
 	int failed;
 	char failure[512];
-	uint64_t ids[16];		/* of the latest async waits */
+	uint64_t ids[16];		/* ids of the latest async waits */
 	uint32_t nr_ids;
 	uint64_t owner;			/* the id of a thread or a context */
 	uint64_t calls;
-	uint64_t points;		/* code points of the module that were reached */
+	uint64_t points;		/* number of code points of the module that were reached */
 	uint64_t edges;
-	uint64_t news;			/* edges that this program reached first */
+	uint64_t news;			/* number of edges that this program reached first */
 	uint64_t programs;
 	uint64_t corpus;
 	char ring[RING][TEXT];		/* the latest programs */
-	uint8_t reached[1 << 20];	/* by offset in the module's text */
-	uint8_t edge[1 << 18];		/* by hash */
+	uint8_t reached[1 << 20];	/* index: offset in the module's text */
+	uint8_t edge[1 << 18];		/* index: hash of an edge */
 } *shared;
 
 /* Stores the first failure. */
@@ -76,8 +76,8 @@ static uint32_t rnd(uint32_t below)
 }
 
 /*
- * The memory that contains the words, at fixed addresses. The parent maps it; a child may change
- * it.
+ * The memory that contains the words, at fixed addresses. The parent maps it, and a child may
+ * change the mappings.
  */
 #define REGIONS_BASE	0x20000000UL
 #define REGION_STEP	0x400000UL
@@ -127,7 +127,9 @@ static uint64_t word_at(uint8_t value)
 	return special_addresses[(value >> 4) % COUNT_OF(special_addresses)];
 }
 
-/* Maps a region again, as it was or, if @kind differs from @i, as another kind. */
+/*
+ * Maps a region again, either as it was or, if @kind differs from @i, as a region of another kind.
+ */
 static void map_region(int i, int kind)
 {
 	int prot = PROT_READ | PROT_WRITE, flags = MAP_FIXED | MAP_SHARED, file = region_file[kind];
@@ -150,7 +152,7 @@ static void map_region(int i, int kind)
 	}
 	if (file < 0)
 		flags |= MAP_ANONYMOUS;
-	/* Without huge pages or secret memory, the region stays empty. */
+	/* If the kernel has no huge pages or no secret memory, the region stays empty. */
 	if (file < 0 && (kind == HUGE_SHARED || kind == SECRET))
 		return;
 	mmap(region(i), region_size(kind), prot, flags, file, 0);
@@ -184,7 +186,7 @@ static int open_regions(void)
 	return memfd < 0 || file < 0 ? -1 : 0;
 }
 
-/* Restores the files that programs may have changed. The parent touches none of these mappings. */
+/* Restores the files that programs may have changed. The parent does not access these mappings. */
 static void reset_regions(void)
 {
 	static const int files[] = { SHARED, FILE_SHARED, HUGE_SHARED };
@@ -199,9 +201,9 @@ static void reset_regions(void)
 }
 
 /*
- * A thread of a program. Its arguments are in its area: a page for the struct of the call, a page
- * for an array, two for the arrays of groups, one more, and nothing behind it. Forbidden changes of
- * a call are found by comparing the area with a copy.
+ * A thread of a program. Its arguments are in its area, which has a page for the struct of the
+ * call, a page for an array, two pages for the arrays of groups, and one more page. No memory is
+ * mapped behind the area. To find forbidden changes by a call, the area is compared with a copy.
  */
 #define AREA		(5 * PAGE)
 #define STRUCT_AT	1024
@@ -212,9 +214,9 @@ static void reset_regions(void)
 struct thread {
 	const struct program *program;
 	int nr;
-	bool forked;		/* a child that a program has forked */
+	bool forked;		/* this is a child that a program has forked */
 	bool alone;		/* no other thread uses its contexts */
-	int left;		/* calls until it ends */
+	int left;		/* number of calls until it ends */
 	pthread_t thread;
 	pid_t tid;
 	uint8_t *area;
@@ -227,7 +229,7 @@ struct thread {
 
 static struct thread threads[THREADS];
 static int done_fd;		/* each thread adds 1 when it ends */
-static int scratch_fd;		/* to copy without faults */
+static int scratch_fd;		/* a file for copying without faults */
 static pthread_barrier_t begin;
 
 /* Coverage */

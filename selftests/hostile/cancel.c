@@ -6,7 +6,7 @@
 #define CANCEL_WAITS	200000
 
 struct canceller {
-	uint64_t since;		/* start time of the current cancel; 0: none */
+	uint64_t since;		/* start time of the current cancel; 0: there is none */
 	uint64_t worst, forever;
 	int result, cancels, done;
 };
@@ -25,14 +25,15 @@ static int timed_cancel(struct canceller *c, int fd, uint64_t id, uint64_t *wors
 	return ret;
 }
 
-/* The waits expire in the order of arming; this cancels the waits that are about to expire. */
+/* Cancels waits that are about to expire. The waits expire in the order of arming. */
 static void run_canceller(struct canceller *c, int fd, const uint64_t *ids, int n, uint64_t forever)
 {
 	long next;
 	int i;
 
 	/*
-	 * With real-time priority, if permitted, so that this runs while there are waits to cancel.
+	 * The thread gets real-time priority, if permitted, so that it runs while there are waits
+	 * to cancel.
 	 */
 	set_fifo(10);
 	while (!mw_readable(fd))
@@ -60,7 +61,7 @@ static pid_t start_canceller(struct __test_metadata *_metadata, struct canceller
 	return pid;
 }
 
-/* Ends overdue waits; the canceller may be about to cancel one of them. */
+/* Ends overdue waits while the canceller may be about to cancel one of them. */
 static void read_some(int fd)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -97,7 +98,7 @@ LIMITS_TEST(R28_a_thread_in_a_cancel_can_be_killed)
 	pid_t pid = start_canceller(_metadata, c, &self->fd, self->word, ids, n);
 	bool waits = false;
 
-	/* If no cancel takes that long, the kill does not interrupt one. */
+	/* If no cancel takes that long, the kill interrupts no cancel. */
 	while (!load(&c->done) && !waits) {
 		read_some(self->fd);
 		since = __atomic_load_n(&c->since, __ATOMIC_ACQUIRE);

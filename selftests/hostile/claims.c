@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R28, R31: a SCHED_IDLE notifier is preempted by threads that it has woken, before it has woken
- * the others that it has already dequeued.
+ * R28, R31: threads preempt the SCHED_IDLE notifier that has woken them, before it has woken the
+ * other waiters that it has already dequeued.
  */
 #include "hostile_test.h"
 #include <linux/membarrier.h>
 
 /*
- * R28: an attacker's threads wait on a word that the attacker can only read, all on one processor.
- * The notifier on this processor has SCHED_IDLE priority, is preempted by the threads that it has
- * woken, and never reaches the remaining threads.
+ * R28: an attacker's threads wait, all on one processor, on a word that the attacker can only read.
+ * The notifier on this processor has SCHED_IDLE priority. The threads that it has woken preempt it,
+ * so it never reaches the remaining threads.
  */
-#define SPINNING	64	/* more would only hinder the kernel's own threads */
+#define SPINNING	64	/* more threads would only hinder the kernel's own */
 #define ATTACKERS	250
 #define DEADLINE_MS	3000
 
@@ -21,9 +21,9 @@ struct victim {
 };
 
 struct attack {
-	int memory;		/* the file with the word */
+	int memory;		/* the file that contains the word */
 	int go, stop;
-	int woken;		/* number of attacking threads that run */
+	int woken;		/* number of attacking threads that are running */
 	struct victim thread, async;
 };
 
@@ -159,7 +159,7 @@ MEMWAIT_TEST(R28_a_dequeued_thread_meets_its_deadline_and_can_be_killed)
 	await_flag(&barrier.done, 10);
 	TH_LOG("running attackers: %d of %d", load(&a->woken), ATTACKERS);
 
-	/* Waits that have not ended by now end here or later, and have taken too long. */
+	/* Waits that have not ended yet end here or later, and have taken too long. */
 	store(&a->stop, 1);
 	EXPECT_EQ(0, child_status(attacker));
 	if (!gone)
@@ -190,9 +190,9 @@ MEMWAIT_TEST(R28_a_dequeued_thread_meets_its_deadline_and_can_be_killed)
 #define TRIES	10
 
 struct takeover {
-	int fd, reached, n;	/* reached: how many others were woken */
+	int fd, reached, n;	/* @reached: how many other waiters were woken */
 	uint32_t *word;
-	bool all;		/* all were, while it occupied the processor */
+	bool all;		/* all were woken while the thread occupied the processor */
 	struct other {
 		struct takeover *takeover;
 		int (*sleep)(int fd);
@@ -206,7 +206,7 @@ static int occupy_processor(struct takeover *s)
 	uint64_t end;
 	int ret = bind_to(0) ?: set_fifo(50) ?: mw_wait(s->fd, s->word, 0, MEMWAIT_FOREVER, U32);
 
-	/* Must end before the kernel throttles real-time threads. */
+	/* This loop must end before the kernel throttles real-time threads. */
 	end = now() + 100 * NSEC_PER_MSEC;
 	while (load(&s->reached) < s->n && now() < end)
 		;
@@ -311,8 +311,8 @@ MEMWAIT_TEST(R28_all_waiters_reached_by_a_notify_are_woken_together)
 }
 
 /*
- * R28: a reader that cannot run does not block other readers of its context: another reader gets
- * the next completion. All completions come together.
+ * R28: if a reader cannot run, it does not block other readers of its context: another reader gets
+ * the next completion. All completions arrive together.
  */
 static int read_idly(struct other *o)
 {
@@ -356,8 +356,8 @@ MEMWAIT_TEST(R28_a_reader_that_cannot_run_blocks_no_other)
 }
 
 /*
- * R31: groups of a victim are charged to the victim's memory cgroup. A thread that the notifier has
- * woken preempts the notifier in the middle of its call, and the victim closes its context.
+ * R31: groups of a victim are charged to the victim's memory cgroup. A woken thread preempts the
+ * notifier in the middle of its call, and the victim closes its context.
  */
 #define KEPT_GROUPS	64
 

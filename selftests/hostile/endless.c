@@ -3,7 +3,8 @@
 #include "hostile_test.h"
 
 /*
- * A thread that moves all waits back and forth forever, either alone on its processor or preempted.
+ * A thread that moves all waits back and forth forever. It either has its processor to itself or is
+ * preempted.
  */
 #define SAMPLES	21
 
@@ -25,10 +26,10 @@ static pid_t fork_spinner(int cpu, struct mover *m)
 }
 
 /*
- * Measures how late a thread's timeouts are, and how long notifies take, next to the mover. On
- * PREEMPT_RT the mover may be preempted while it holds the lock, and then has 0.3 % of its
- * processor until it releases the lock; or it takes the lock again before a thread that waited for
- * it runs.
+ * Measures, while the mover runs, how late a thread's timeouts are and how long notifies take. On
+ * PREEMPT_RT the mover may be preempted while it holds the lock, and then it has 0.3 % of its
+ * processor until it releases the lock. The mover may also take the lock again before a thread that
+ * waited for the lock runs.
  */
 static void measure_beside_mover(struct __test_metadata *_metadata, int fd, uint32_t *word,
 				 const char *how)
@@ -92,7 +93,7 @@ LIMITS_TEST(R28_endless_requeueing_delays_no_other_thread)
 	munmap(m, 4096);
 }
 
-/* R13: waiters that return immediately, while a call has many other waiters to process. */
+/* R13: waiters that return immediately while a call has many other waiters to process. */
 #define COMING_BACK	8
 #define OTHERS		20000
 
@@ -101,7 +102,7 @@ struct returning_thread {
 	int fd;
 	uint32_t *word;
 	int *stop;
-	uint64_t deadline;	/* relative to now, or 0: no deadline */
+	uint64_t deadline;	/* relative to the present time; 0: no deadline */
 };
 
 static void *come_back(void *arg)
@@ -180,7 +181,7 @@ MEMWAIT_TEST(R13_a_requeue_to_the_same_word_ends)
 		EXPECT_WITHIN_MS(5000, now() - start);
 	}
 	/*
-	 * The returning threads have joined behind the other waits, whose completions are never
+	 * The returning threads are queued behind the other waits, whose completions are never
 	 * read.
 	 */
 	stop_returning(r, self->fd, self->shared, &stop);

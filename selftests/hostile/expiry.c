@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R30: many deadlines that expire together, and which user bears the cost. */
+/* R30: many deadlines that expire together, and which user pays for this. */
 #include "hostile_test.h"
 
 /*
@@ -7,7 +7,7 @@
  * threads, one on each processor, must hardly be affected.
  */
 #define EXPIRING	600000
-#define OWNED_CONTEXTS	32	/* one kernel thread for each would leave others nothing */
+#define OWNED_CONTEXTS	32	/* one kernel thread for each would leave no time to others */
 
 struct counter {
 	pthread_t thread;
@@ -30,10 +30,10 @@ static void *count_turns(void *arg)
 	return NULL;
 }
 
-/* Returns false without the cpu controller of cgroup v2. */
+/* Returns false if the cpu controller of cgroup v2 is not available. */
 static bool make_slow_box(bool *enabled)
 {
-	rmdir(BOX);	/* left by a test that was killed */
+	rmdir(BOX);	/* a killed test may have left it */
 	*enabled = read_number_of("/sys/fs/cgroup/cgroup.subtree_control", "cpu") < 0 &&
 		   !write_file("/sys/fs/cgroup/cgroup.subtree_control", "+cpu");
 	if (!mkdir(BOX, 0755) && !write_file(BOX "/cpu.max", "1000 100000"))
@@ -129,7 +129,7 @@ LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
 	munmap(o, 4096);
 }
 
-/* R30: how often an event loop that gets many completions, and reads none, is woken. */
+/* R30: how often an event loop is woken that gets many completions and reads none of them. */
 #define EDGES_WAITS	100000
 
 struct edges {
@@ -143,7 +143,7 @@ static void *count_edges(void *arg)
 	struct epoll_event event;
 	struct edges *e = arg;
 
-	/* With real-time priority, if permitted, so that hardly any edges coincide. */
+	/* The thread gets real-time priority, if permitted, so that hardly any edges coincide. */
 	set_fifo(10);
 	store(&e->ready, 1);
 	while (!load(&e->stop)) {
@@ -171,7 +171,7 @@ static long stop_edges(struct edges *e)
 
 	store(&e->stop, 1);
 	pthread_join(e->thread, NULL);
-	/* An edge that the thread has not received. */
+	/* The thread has not received this edge. */
 	if (epoll_wait(e->epoll, &event, 1, 0) == 1)
 		add_one(&e->edges);
 	close(e->epoll);
@@ -195,7 +195,7 @@ LIMITS_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 	ASSERT_TRUE(renew(&self->fd));
 	ASSERT_NE(0, arm_timed(&self->fd, self->word, n, NULL));
 	start_edges(_metadata, &e, self->fd);
-	/* A faster reader would leave no edge to see. */
+	/* If the reader were faster, there would be no edge to observe. */
 	await_counted(&e.edges);
 	EXPECT_TRUE(read_many(self->fd, n));
 	edges = stop_edges(&e);
@@ -205,7 +205,7 @@ LIMITS_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 }
 
 /*
- * R30: a real-time loop is woken by its deadlines although lower-priority real-time threads occupy
+ * R30: the deadlines of a real-time loop wake it even while lower-priority real-time threads occupy
  * every processor, so that no kernel thread runs.
  */
 #define DEADLINES	20
@@ -236,7 +236,7 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 	if (n > MAX_PROCESSORS)
 		n = MAX_PROCESSORS;
 	ASSERT_EQ(0, set_fifo(50));
-	/* Shorter than the time after which the kernel throttles real-time threads. */
+	/* This time is shorter than the time after which the kernel throttles real-time threads. */
 	for (i = 0; i < n; i++) {
 		c[i].cpu = i;
 		c[i].to[0] = now() + 800 * NSEC_PER_MSEC;
@@ -266,8 +266,8 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 }
 
 /*
- * R13, R29: unread overdue waits are ended by the first notify that reaches them, so that they cost
- * only this notify time.
+ * R13, R29: the first notify that reaches unread overdue waits ends them. Therefore only this
+ * notify takes longer.
  */
 static uint64_t timed_notify(struct __test_metadata *_metadata, int fd, uint32_t *word)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * R28 to R31: what a program can do to others through the device. Each test makes an attack and
- * bounds its cost for another process. Measurements are printed. The bounds are wide: they hold on
- * a busy emulated machine and still distinguish a successful attack from a failed one. The tests
- * boot separately, with the kernel's default stall limits.
+ * R28 to R31: effects that a program can have on others through the device. Each test makes an
+ * attack and bounds its cost for another process. Measurements are printed. The bounds are wide, so
+ * that they are met on a busy emulated machine, but they still distinguish a successful attack from
+ * a failed attack. The tests have separate boots, with the kernel's default stall limits.
  *
- * MEMWAIT_HOSTILE_WAITS sets the number of async waits where it matters.
+ * MEMWAIT_HOSTILE_WAITS sets the number of async waits in tests that depend on it.
  */
 #ifndef HOSTILE_TEST_H
 #define HOSTILE_TEST_H
@@ -43,7 +43,7 @@ static inline int processors(void)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Returns a number of waits, which is smaller where MEMWAIT_LOADS is set, on slow machines. */
+/* Returns a number of waits, which is smaller if MEMWAIT_LOADS is set, as on slow machines. */
 static inline int how_many_waits(int usual)
 {
 	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");
@@ -51,13 +51,16 @@ static inline int how_many_waits(int usual)
 	return n ? atoi(n) : LOAD(usual, usual / 4);
 }
 
-/* The same, and raises the limit on waits, which LIMITS_TEST restores. */
+/* Like how_many_waits(), and raises the limit on waits, which LIMITS_TEST restores. */
 static inline int allow_many_waits(int usual)
 {
 	return set_limit(1L << 30) ? -1 : how_many_waits(usual);
 }
 
-/* Arms n waits for 0. Returns how many are pending; stores their ids in ids, which may be NULL. */
+/*
+ * Arms n waits for 0. Returns how many waits are pending. Stores their ids in @ids, which may be
+ * NULL.
+ */
 static inline int arm_many(int fd, const volatile void *addr, int n, uint64_t deadline,
 			   uint64_t *ids)
 {
@@ -87,7 +90,10 @@ static inline int arm_many(int fd, const volatile void *addr, int n, uint64_t de
 	return armed;
 }
 
-/* The same with a deadline that is still 1 s ahead when all waits are armed. Returns it, or 0. */
+/*
+ * Like arm_many(), with a deadline that is still 1 s ahead when all waits are armed. Returns the
+ * deadline, or 0.
+ */
 static inline uint64_t arm_timed(int *fd, const volatile void *addr, int n, uint64_t *ids)
 {
 	uint64_t ms, deadline;
@@ -102,7 +108,7 @@ static inline uint64_t arm_timed(int *fd, const volatile void *addr, int n, uint
 	return 0;
 }
 
-/* Reads n completions as they come. */
+/* Reads n completions as they arrive. */
 static inline bool read_many(int fd, int n)
 {
 	static struct memwait_completion done[BATCH];
@@ -133,7 +139,7 @@ static inline int set_fifo(int priority)
 	return sched_setscheduler(0, SCHED_FIFO, &param);
 }
 
-/* Waits until a child is gone or the time is up. Returns whether it is gone. */
+/* Waits until a child has exited or the time is up. Returns whether the child has exited. */
 static inline bool await_gone(pid_t pid, int *status, unsigned int seconds)
 {
 	uint64_t end = patience(seconds);

@@ -5,16 +5,19 @@
 #include <linux/userfaultfd.h>
 #include <sys/prctl.h>
 
-/* R29: calls on very long arrays, which are mapped so that they use hardly any memory. */
+/*
+ * R29: calls on very long arrays. The arrays are mapped in such a way that they use hardly any
+ * memory.
+ */
 #define LONG_ARRAY	1000000000U
 #define LONG_BATCH	100000000U
-#define CHUNK		40960	/* entries after which the next entry is at a page start again */
+#define CHUNK		40960	/* after so many entries an entry is at a page start again */
 
 struct long_call {
 	int started, returned, result;
 };
 
-/* All entries have count 0. */
+/* All entries have the count 0. */
 static int call_notify_many(int fd, uint32_t *word)
 {
 	size_t size = (size_t)LONG_ARRAY * sizeof(struct memwait_notify);
@@ -24,7 +27,7 @@ static int call_notify_many(int fd, uint32_t *word)
 	return array == MAP_FAILED ? -ENOMEM : mw_notify_many(fd, array, LONG_ARRAY, NULL);
 }
 
-/* All entries are NOT_EQUAL. The array maps the same part of a file repeatedly. */
+/* The result of all entries is NOT_EQUAL. The array maps the same part of a file repeatedly. */
 static int call_wait_async(int fd, uint32_t *word)
 {
 	size_t size = CHUNK * sizeof(struct memwait_async), offset;
@@ -53,7 +56,7 @@ static int call_wait_async(int fd, uint32_t *word)
 	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
 }
 
-/* Returns the CPU time of a process in the kernel, in ticks. */
+/* Returns the CPU time that a process has spent in the kernel, in ticks. */
 static long system_time(pid_t pid)
 {
 	char path[64], line[1024], *p;
@@ -70,7 +73,7 @@ static long system_time(pid_t pid)
 	return ticks;
 }
 
-/* Returns when the call has worked in the kernel for some time. */
+/* Starts the call. Returns when the call has worked in the kernel for some time. */
 static pid_t start_long_call(struct long_call *c, int fd, uint32_t *word,
 			     int (*call)(int fd, uint32_t *word))
 {
@@ -87,7 +90,7 @@ static pid_t start_long_call(struct long_call *c, int fd, uint32_t *word,
 	while (!load(&c->started))
 		usleep(1000);
 	before = system_time(pid);
-	/* Mapping the array takes much less. */
+	/* Mapping the array takes much less time. */
 	while (!load(&c->returned) && system_time(pid) < before + 100)
 		usleep(10000);
 	return pid;
@@ -138,7 +141,7 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	int status;
 	pid_t pid;
 
-	rmdir(BOX);	/* left by a test that was killed */
+	rmdir(BOX);	/* a killed test may have left it */
 	if (mkdir(BOX, 0755) || read_number(BOX "/cgroup.freeze")) {
 		rmdir(BOX);
 		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
@@ -159,7 +162,7 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	EXPECT_FALSE(load(&c->returned));
 	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 0));
 	if (frozen) {
-		/* The call continues, or returns what was done by then. */
+		/* The call continues, or returns the number of entries done before the signal. */
 		kill(pid, SIGUSR1);
 		gone = await_gone(pid, &status, 60);
 		EXPECT_TRUE(gone);
@@ -188,8 +191,8 @@ MEMWAIT_TEST(R29_a_long_batch_freezes)
 }
 
 /*
- * R7, R29: the two words of a group are never resident together, so that the call starts anew until
- * the signal handler ends this.
+ * R7, R29: the two words of a group are never resident at the same time. Therefore the call starts
+ * again, until the signal handler ends this.
  */
 struct pages {
 	int file, uffd;
@@ -203,7 +206,7 @@ static void let_both_stay(int sig)
 	store(both_may_stay, 1);
 }
 
-/* Resolves each fault on one of two pages by taking the other page away. */
+/* Resolves each fault on one of two pages by removing the other page. */
 static void exchange_pages(const struct pages *pages)
 {
 	struct uffd_msg msg;
@@ -224,7 +227,7 @@ static void exchange_pages(const struct pages *pages)
 	_exit(1);
 }
 
-/* The process that resolves the faults continues while this one is frozen. */
+/* The process that resolves the faults continues while this process is frozen. */
 static int call_group(int fd, uint32_t *word)
 {
 	const struct sigaction stay = { .sa_handler = let_both_stay };

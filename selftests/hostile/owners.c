@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R28, R30, R31: deaths that many waits name, or that take long. */
+/* R28, R30, R31: deaths of owners that many waits name, and deaths that take long. */
 #include "hostile_test.h"
 
 /*
- * R30, R31: any user can name any owner, in as many waits as the limit allows. The death is still
- * reported first to the waits of the owner's own user, and then to one wait of each other user in
- * turn.
+ * R30, R31: any user can name any owner, in as many waits as the limit allows. The death is
+ * nevertheless reported first to the waits of the owner's own user. After that it is reported in
+ * turn to one wait of each other user.
  */
 #define NAMED_BY_OTHERS	200000
 
@@ -76,7 +76,7 @@ static void *wait_for_owner(void *arg)
 	return NULL;
 }
 
-/* Forks the owner, as @user unless that is 0. Returns when its id is in *@id. */
+/* Forks the owner, as @user unless @user is 0. Returns when the owner's id is in *@id. */
 static pid_t start_named(int fd, uid_t user, uint64_t *id)
 {
 	struct memwait_owner owner = { 0 };
@@ -97,8 +97,8 @@ static pid_t start_named(int fd, uid_t user, uint64_t *id)
 }
 
 /*
- * Another user names the owner in many waits, and then a thread of root names it. @user: the user
- * of the owner; 0: root.
+ * Another user names the owner in many waits, and then a thread of root names the owner. @user: the
+ * user of the owner; 0: root.
  */
 static void report_to_root(struct __test_metadata *_metadata, int fd, uint64_t *id, uid_t user)
 {
@@ -121,7 +121,7 @@ static void report_to_root(struct __test_metadata *_metadata, int fd, uint64_t *
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, watcher.result);
 	EXPECT_EQ(0, child_status(naming));
 	TH_LOG("reported to %ld of %d waits of another user first", n->reported, many);
-	/* The reports are counted a moment after the death, which must be short. */
+	/* The reports are counted shortly after the death; this delay must be short. */
 	EXPECT_IN_TIME(many / 2 > n->reported);
 	waitpid(dying, NULL, 0);
 	munmap(n, 4096);
@@ -142,8 +142,8 @@ LIMITS_TEST(R31_a_death_is_reported_first_to_the_owners_user_and_fairly_to_other
 
 /*
  * R28, R30: one kernel thread reports all deaths, and ends the waits of bound contexts.
- * Low-priority processes die with many waits, and are preempted while they end them. Then another
- * user's owner dies.
+ * Low-priority processes die with many waits, and are preempted while they end these waits. Then an
+ * owner of another user dies.
  */
 #define SLOW_ROUNDS	3
 #define SLOW_DEATHS	8
@@ -155,14 +155,17 @@ struct preempter {
 	int reported, in_time, failed;
 };
 
-/* Lets nothing else run on the processor until the death was reported. */
+/* Prevents all other threads from running on the processor until the death was reported. */
 static void *preempt(void *arg)
 {
 	struct preempter *preempter = arg;
 	uint64_t end;
 	char byte;
 
-	/* At most 800 ms, because the kernel reserves part of each second for other threads. */
+	/*
+	 * The thread runs for at most 800 ms, because the kernel reserves a part of each second for
+	 * other threads.
+	 */
 	preempter->failed = bind_to(1) || set_fifo(10) || read(preempter->begin[0], &byte, 1) != 1;
 	end = now() + 800 * NSEC_PER_MSEC;
 	while (!load(&preempter->reported) && now() < end)

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R29: how long an operation on many waits, or on many polled contexts, occupies a processor. */
+/*
+ * R29: how long an operation on many waits, or on contexts that many pollers wait for, occupies a
+ * processor.
+ */
 #include "hostile_test.h"
 
 /*
- * R29: measures how late a real-time thread runs that must run each millisecond. There is a thread
- * on each processor, because the kernel's own threads may work on any of them.
+ * R29: measures how late a real-time thread runs that must run every millisecond. There is such a
+ * thread on each processor, because the kernel's own threads may work on any processor.
  */
 #define WATCHES		3
 #define LATE_MS		20
@@ -58,7 +61,7 @@ static bool watch_start(struct watches *w)
 		if (w->cpu[i].error)
 			return false;
 	}
-	usleep(20000);		/* each thread has read the clock, which is in its cache */
+	usleep(20000);		/* each thread reads the clock, so that it is in the cache */
 	for (i = 0; i < w->n; i++)
 		__atomic_store_n(&w->cpu[i].worst, 0, __ATOMIC_RELAXED);
 	return true;
@@ -79,7 +82,9 @@ static uint64_t watch_stop(struct watches *w)
 	return worst;
 }
 
-/* The measured operation, on pending waits on words[0]; functions return whether it succeeded. */
+/*
+ * The measured operation on pending waits on words[0]. The functions return whether it succeeded.
+ */
 struct operation {
 	int fd;
 	uint32_t *words;
@@ -120,7 +125,7 @@ static bool do_requeue(struct operation *op)
 
 static bool do_requeue_back(struct operation *op)
 {
-	/* With the second word as the source. */
+	/* The second word is the source of this requeue. */
 	return requeue_all(op->fd, op->words + 1, op->words) == op->n;
 }
 
@@ -129,16 +134,16 @@ static bool do_close(struct operation *op)
 	return renew(&op->fd);
 }
 
-/* In one read(2). */
+/* All waits are read by a single read(2). */
 static bool do_expire(struct operation *op)
 {
 	return mw_read(op->fd, op->done, op->n) == op->n;
 }
 
 /*
- * Delays that the operation does not cause, such as by another virtual machine, do not occur each
- * time, so one good try is enough. A try is good if the delays were a small part of the operation's
- * time, or tiny. Returns whether the operation succeeded.
+ * Delays that the operation does not cause, for example delays by another virtual machine, do not
+ * occur each time. Therefore one good try is enough. A try is good if the delays were a small part
+ * of the operation's time, or tiny. Returns whether the operation succeeded.
  */
 static bool try_watched(struct __test_metadata *_metadata, const char *name, struct operation *op,
 			bool (*operation)(struct operation *op), bool *good)
@@ -158,7 +163,10 @@ static bool try_watched(struct __test_metadata *_metadata, const char *name, str
 	return ok;
 }
 
-/* Measures an operation on waits without a deadline, a second one, and the close of the rest. */
+/*
+ * Measures an operation on waits without a deadline, a second operation, and the close of the
+ * remaining waits.
+ */
 static void watch_operation(struct __test_metadata *_metadata, const char *name, uint32_t *words,
 			    bool (*first)(struct operation *op),
 			    bool (*second)(struct operation *op))
@@ -225,9 +233,9 @@ LIMITS_TEST(R29_an_expiry_of_many_waits_yields_the_processor)
 }
 
 /*
- * R29: one notify of several contexts, which ends one wait of each. An epoll set has each context
- * once for each descriptor. The time for the pollers of one context is the kernel's, but other
- * threads get the processor before the next context.
+ * R29: one notify of several contexts, which ends one wait of each context. An epoll set contains
+ * each context once for each descriptor. The time for the pollers of one context is spent in other
+ * parts of the kernel, but other threads must get the processor before the next context.
  */
 #define POLLERS		100000
 #define CONTEXTS	16
@@ -285,15 +293,15 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_yields_the_processor)
 }
 
 /*
- * R31: one thread repeatedly notifies many waits of its own, and a second thread needs the lock of
- * the same bucket, because it notifies one wait on the same word. An unfair lock favours the thread
- * that has just released it: in one call, the second thread then acquired it about 60 times,
+ * R31: one thread repeatedly notifies many of its own waits. A second thread notifies one wait on
+ * the same word, and therefore needs the lock of the same bucket. An unfair lock favours the thread
+ * that has just released it: the second thread then acquired it about 60 times in one call,
  * compared with about 600 times if the first thread lets it in. A machine that delays either thread
- * changes these numbers, so the median counts.
+ * changes these numbers, so the test uses the median.
  */
 #define KEPT_WAITS	4000
 #define CALLS		10
-#define VISITS		200	/* in each call */
+#define VISITS		200	/* number of visits in each call */
 #define TRIES		9
 
 struct keeper {
@@ -301,7 +309,7 @@ struct keeper {
 	uint32_t *word;
 };
 
-/* Some of these waits may have been notified by the other thread. */
+/* The other thread may have notified some of these waits. */
 static int keep_lock(struct keeper *k)
 {
 	int ret = bind_to(1);

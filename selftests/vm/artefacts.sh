@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# Makes what a VM needs, once, and stores it in the cache: build roots with compilers, headers and
-# kernel images, the kernel source, the debug kernel, the built module, the built tests. A script
-# sets $top, the top of the source tree, before it sources this file.
+# Makes everything that a VM needs, once, and stores it in the cache: build roots with compilers,
+# headers and kernel images, the kernel source, the debug kernel, the built module, the built tests.
+# A script must set $top, the top of the source tree, before it sources this file.
 
 cache=${MEMWAIT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/memwait}
 here=$top/selftests/vm
 
-# The names of kernels: the oldest supported, the long-term and the newest kernel of Debian, each
-# also with PREEMPT_RT. Two kernels are built here: debug with every checker except KCSAN, and kcsan
-# with KCSAN, which excludes the others. 6.12-m32 runs 32-bit programs on a 64-bit kernel, and
-# 6.12-arm64 runs on another architecture. newest is the kernel that Debian's backports had on the
-# day when its build root was made: only its release shows which version that is.
+# The names of kernels: the oldest supported kernel, Debian's long-term kernel, and Debian's newest
+# kernel, each of them also with PREEMPT_RT. Two kernels are built here: debug has every checker
+# except KCSAN, and kcsan has KCSAN, which excludes the other checkers. 6.12-m32 runs 32-bit
+# programs on a 64-bit kernel, and 6.12-arm64 runs on another architecture. newest is the kernel
+# that Debian's backports had on the day when its build root was made. Its version is known only
+# from its release.
 all_kernels="6.1 6.1-rt 6.12 6.12-rt newest newest-rt debug kcsan 6.12-m32 6.12-arm64"
 
-# Whether the guest's clock counts instructions.
+# Whether the clock of the guest counts instructions.
 icount=false
 
 # The compiler of the tests, and additional arguments of make, for the kernel in use.
@@ -537,9 +538,9 @@ need_module()
 	artefact "$module" "build module for $release" make_module "$root" "$headers"
 }
 
-# Prints the acceleration options: KVM if a guest runs under it. That the device can be opened is no
-# proof, because on some hosts a guest hangs in its first instructions. This is tested once per boot
-# of the host.
+# Prints the acceleration options: KVM if a guest runs under KVM. It is not sufficient that the
+# device can be opened, because on some hosts a guest hangs in its first instructions. This is
+# tested once per boot of the host.
 acceleration()
 {
 	local known

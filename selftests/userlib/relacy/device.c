@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A model of the device for simulated threads. It orders exactly what the kernel orders, and
- * nothing more; see the top of module/queue.c.
+ * A model of the device for simulated threads. It orders exactly what the kernel orders; see the
+ * top of module/queue.c.
  *
- * A wait first compares the word, without a lock and without ordering anything. Only then does it
- * lock the word's queue, compare again, and join. A notify of a word without waiters does not take
- * the lock. The two full barriers order such a notify before a later wait, which sees everything
- * that preceded the notify; but not the other way round: the notify is not ordered after any wait.
- * A notify of a word that has a waiter takes the lock. So a wait is ordered after all earlier
- * notifies, and a notify is ordered after earlier waits if there is a waiter. A woken waiter is
- * ordered after the notify.
+ * A wait first compares the word, without a lock and without ordering anything. After that it locks
+ * the word's queue, compares again, and joins. A notify of a word without waiters does not take the
+ * lock. Because of the two full barriers, such a notify is ordered before a later wait, and the
+ * later waiter sees everything that preceded the notify. The converse does not hold: the notify is
+ * not ordered after any wait. A notify of a word that has a waiter takes the lock. Therefore a wait
+ * is ordered after all earlier notifies, and a notify is ordered after earlier waits if there is a
+ * waiter. A woken waiter is ordered after the notify.
  *
  * In the kernel several words share a bucket and its lock, and a notify takes the lock if any of
- * them has a waiter. That only adds order, so here each word has a queue and a lock of its own.
+ * these words has a waiter. This only adds order. Therefore each word has its own queue and lock in
+ * this model.
  *
  * Async waits are in the same queues. Reading a completion is ordered after the event that created
- * it. The model has async waits only for loops that are closed normally: the ids of loops own
- * nothing.
+ * it. The model has async waits only for loops that are closed normally: the ids of loops do not
+ * own any word.
  *
  * The top of module/identity.c explains which threads a queue watches. A waiter that receives a
- * death notification is ordered after all that the dead thread did.
+ * death notification is ordered after everything that the dead thread did.
  *
  * The library is linked with --wrap for the system calls that it makes.
  */
@@ -38,9 +39,9 @@
 #define DEVICE		1000		/* the first descriptor */
 #define DESCRIPTORS	8
 #define QUEUES		16
-#define FIRST_ID	0x100		/* of the first thread */
+#define FIRST_ID	0x100		/* id of the first thread */
 #define NO_THREAD		(-1)
-#define ASYNC_WAITS	8		/* at a time */
+#define ASYNC_WAITS	8		/* limit of simultaneous async waits */
 
 int __wrap_open(const char *path, int flags, ...);
 int __real_close(int fd);
@@ -57,18 +58,18 @@ struct queue;
 
 struct waiter {
 	struct queue *queue;		/* NULL: not queued */
-	int outcome;			/* valid when it is not queued */
-	uintptr_t word;			/* the word whose queue it left */
+	int outcome;			/* valid when the waiter is not queued */
+	uintptr_t word;			/* the word whose queue the waiter has left */
 	bool owned;
 	bool is_async;			/* part of a struct async, otherwise of a struct thread */
-	struct sim_sync woken;		/* by the thread that removed it from the queue */
+	struct sim_sync woken;		/* set by the thread that dequeued the waiter */
 };
 
 struct async {
 	struct waiter waiter;
 	uint64_t id;			/* 0: unused */
 	uint64_t user_data;
-	uint64_t completed;		/* number of its completion, or 0: queued */
+	uint64_t completed;		/* number of its completion; 0: still queued */
 	int fd;
 };
 
@@ -87,7 +88,7 @@ struct queue {
 	uintptr_t word;
 	unsigned int nr;
 	struct waiter *waiters[SIM_THREADS + ASYNC_WAITS];	/* oldest first */
-	int watched;			/* a thread, or NOBODY */
+	int watched;			/* the watched thread, or NOBODY */
 	struct sim_sync lock;
 };
 
@@ -103,8 +104,8 @@ static struct async asyncs[ASYNC_WAITS];
 static uint64_t last_id, last_completion;
 
 /*
- * The descriptor that the library has opened, in this execution or an earlier one, is in the lower
- * half. See internal.h.
+ * The lower half is the descriptor that the library has opened in this execution or in an earlier
+ * one; see internal.h.
  */
 extern uint64_t memwait_device_context;
 
@@ -233,7 +234,7 @@ static void unlock(struct queue *queue)
 	sim_release(&queue->lock);
 }
 
-/* This function and the next two are called with the queue locked. */
+/* This function and the next two functions are called with the queue locked. */
 static void dequeue(struct waiter *waiter)
 {
 	struct queue *queue = waiter->queue;
@@ -283,7 +284,7 @@ static void change_word(struct memwait_change *change)
 	sim_note("change %llx: it was %x", (unsigned long long)word, change->old);
 }
 
-/* If @change is given and no waiter is woken, it is performed under the lock. */
+/* If @change is not NULL and no waiter is woken, performs the change under the lock. */
 static unsigned int notify_or_change(uint64_t word, uint32_t count, struct memwait_change *change)
 {
 	struct queue *queue = queue_of(word);
@@ -308,7 +309,10 @@ static unsigned int notify(uint64_t word, uint32_t count)
 	return notify_or_change(word, count, NULL);
 }
 
-/* Notifies the oldest waiter that has asked for it; from then on the queue watches that waiter. */
+/*
+ * Notifies the oldest waiter that has asked for death notifications. After that the queue watches
+ * this waiter.
+ */
 static void notify_of_death(struct queue *queue, int thread)
 {
 	unsigned int i = 0;
@@ -325,7 +329,7 @@ static void notify_of_death(struct queue *queue, int thread)
 	unlock(queue);
 }
 
-/* Ends the execution if no thread is left that could run. */
+/* Ends the execution if no thread that could run is left. */
 static void check_end(void)
 {
 	unsigned int i;
@@ -376,7 +380,10 @@ void device_thread(void (*function)(unsigned int thread), unsigned int number)
 
 	if (!setjmp(thread->end))
 		function(number);
-	/* Variables have the values that setjmp() left, so the thread is determined anew. */
+	/*
+	 * After longjmp() the variables have the values that they had at setjmp(). Therefore the
+	 * thread is determined again.
+	 */
 	threads[sim_thread()].ended = true;
 	check_end();
 }
@@ -395,7 +402,10 @@ static uint64_t named_by(const struct memwait_wait *wait)
 	return wait->expected & MEMWAIT_OWNER_MASK;
 }
 
-/* Ordered after all that the dead thread did. An id that never existed orders nothing. */
+/*
+ * The result is ordered after everything that the dead thread did. An id that never existed orders
+ * nothing.
+ */
 static int owner_has_died(uint64_t id)
 {
 	if (id >= FIRST_ID && id < FIRST_ID + SIM_THREADS)
@@ -407,7 +417,7 @@ static bool is_equal(const struct memwait_wait *wait)
 {
 	size_t size = 1U << (wait->flags & MEMWAIT_SIZE_MASK);
 	const unsigned char *word = (void *)(uintptr_t)wait->addr;
-	/* A loop's own word is not part of the simulation. */
+	/* The library's own word of a loop is not part of the simulation. */
 	uint64_t value = word >= sim_memory && word < sim_memory + SIM_MEMORY ?
 			 sim_peek(word, size) : *(const uint32_t *)word;
 	uint64_t expected = size == 8 ? wait->expected : (uint32_t)wait->expected;
@@ -417,7 +427,7 @@ static bool is_equal(const struct memwait_wait *wait)
 	return value == expected;
 }
 
-/* Sleeps until the waiter is woken, the time is over, or the thread dies. */
+/* Sleeps until the waiter is woken, its time is over, or the thread dies. */
 static int sleep_in(struct waiter *waiter, bool timed)
 {
 	struct thread *thread = current();
@@ -573,7 +583,7 @@ static size_t read_completions(int fd, struct memwait_completion *completions, s
 	return n;
 }
 
-/* Notifies that were not read are passed on. */
+/* Closes a context. Notifies that were not read are passed on. */
 static void close_context(int fd)
 {
 	struct async *async;
@@ -591,7 +601,7 @@ static void close_context(int fd)
 	}
 }
 
-/* Like wait_on(); passes on a notify that was counted for a thread that is killed. */
+/* Like wait_on(). If the thread is killed after a notify has counted it, passes the notify on. */
 static int wait_or_die(const struct memwait_wait *wait)
 {
 	struct thread *thread = current();
@@ -608,7 +618,7 @@ static int change_notify(struct memwait_change *change)
 {
 	const unsigned char *word = (void *)(uintptr_t)change->notify.addr;
 
-	/* The library's own word, with which it tests for the ioctl when it opens the device. */
+	/* When the library opens the device, it tests for the ioctl with its own word. */
 	if (word < sim_memory || word >= sim_memory + SIM_MEMORY)
 		return 0;
 	if (change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN)
@@ -622,7 +632,7 @@ static int waiters(const struct memwait_notify *argument)
 {
 	struct queue *queue = queue_of(argument->addr);
 
-	/* The kernel locks the bucket even if there is no queue. */
+	/* The kernel locks the bucket even if the word has no queue. */
 	lock(queue);
 	unlock(queue);
 	return (int)queue->nr;
@@ -692,7 +702,7 @@ static int call_device(int fd, unsigned long command, void *argument)
 	return -ENOTTY;
 }
 
-/* While only one thread runs, no waiter can be woken and the thread cannot sleep. */
+/* While only one thread runs, no waiter can be woken, and the thread must not sleep. */
 static int call_alone(unsigned long command, void *argument)
 {
 	const struct memwait_wait *wait = argument;
@@ -704,7 +714,7 @@ static int call_alone(unsigned long command, void *argument)
 	return is_dead_owner(named_by(wait)) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;
 }
 
-/* The library tests in this way whether the module has an ioctl. */
+/* Returns whether the library only tests whether the module has an ioctl. */
 static bool is_invalid(unsigned long command, const void *argument)
 {
 	const struct memwait_owner *owner = argument;
@@ -752,7 +762,9 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	return ret;
 }
 
-/* Omitted for threads whose calls fail: it would only make executions longer. */
+/*
+ * This step is omitted for threads whose calls fail, because it would only make executions longer.
+ */
 static void descriptor_step(void)
 {
 	if (sim_is_running() && !missing && !current()->fails)
@@ -801,7 +813,7 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 	return n ? (ssize_t)(n * sizeof(struct memwait_completion)) : -1;
 }
 
-/* Other threads may also run after the call: its result may be out of date immediately. */
+/* Other threads may also run after the call, so its result may be out of date immediately. */
 int __wrap_fstat(int fd, struct stat *st)
 {
 	bool is;
@@ -816,7 +828,7 @@ int __wrap_fstat(int fd, struct stat *st)
 	return is ? 0 : -1;
 }
 
-/* Reports one CPU: spinning would only make executions longer. */
+/* Reports one CPU, because spinning would only make executions longer. */
 long __wrap_sysconf(int name)
 {
 	return 1;
@@ -827,7 +839,10 @@ pid_t __wrap_gettid(void)
 	return (pid_t)sim_thread() + 1;
 }
 
-/* Returns the current time, or a time long enough after it for a waiter that has lost. */
+/*
+ * Returns the current time. For a waiter that has lost too often, returns a time that is much
+ * later.
+ */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
 	time->tv_sec = DEVICE_NOW;

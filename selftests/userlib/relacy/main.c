@@ -19,7 +19,8 @@ extern const struct sim_scenario __start_sim_scenarios[];
 extern const struct sim_scenario __stop_sim_scenarios[];
 
 /*
- * The memory orders in the sources; a function in a header has one for each file that includes it.
+ * The memory orders in the sources. A function in a header has its orders once for each file that
+ * includes the header.
  */
 extern struct sim_site __start_sim_sites[];
 extern struct sim_site __stop_sim_sites[];
@@ -35,7 +36,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* The first or second order that is one step weaker, or -1. */
+/* Returns the first or second order of the site, weakened by one step, or -1. */
 static int weaker(const struct sim_site *site, unsigned int which)
 {
 	switch (site->order) {
@@ -56,7 +57,7 @@ static int weaker(const struct sim_site *site, unsigned int which)
 	return -1;
 }
 
-/* Scenarios have memory orders of their own. */
+/* Scenarios have their own memory orders, which do not belong to the library. */
 static bool is_of_library(const struct sim_site *site)
 {
 	return !strstr(site->file, "scenarios");
@@ -68,7 +69,7 @@ static bool is_same_place(const struct sim_site *site, const struct sim_site *ot
 	       !strcmp(site->access, other->access) && site->order == other->order;
 }
 
-/* How many different sites of the same kind precede it in its function. */
+/* Returns how many different sites of the same kind precede this site in its function. */
 static unsigned int rank_of(const struct sim_site *site)
 {
 	const struct sim_site *other, *before;
@@ -86,7 +87,10 @@ static unsigned int rank_of(const struct sim_site *site)
 	return rank;
 }
 
-/* File, function, access, and the two orders: the name does not change when lines move. */
+/*
+ * The name consists of the file, the function, the access, and the two orders. It does not change
+ * when lines move.
+ */
 static void name_site(char *name, size_t size, const struct sim_site *site, unsigned int which)
 {
 	unsigned int rank = rank_of(site);
@@ -141,10 +145,10 @@ static bool weaken(const char *wanted)
 	return found;
 }
 
-/* How often each scenario is run to find out whether it uses an order. */
+/* Number of executions of each scenario that determine whether it uses an order. */
 #define FIRST_EXECUTIONS	1000
 
-/* Whether the scenario uses it. */
+/* Whether each scenario uses the order. */
 static bool uses_it[200];
 
 static const struct sim_scenario *current;
@@ -183,7 +187,7 @@ static bool run(const struct sim_scenario *scenario, uint64_t executions, bool s
 	return !failed;
 }
 
-/* Whether a weakened order was used since forget_reached(). */
+/* Returns whether a weakened order was used since forget_reached(). */
 static bool is_reached(void)
 {
 	const struct sim_site *site;
@@ -204,8 +208,8 @@ static void forget_reached(void)
 }
 
 /*
- * Runs the scenarios until one fails: first all of them FIRST_EXECUTIONS times, then those that use
- * the weakened order @executions times. Returns 0 if one failed.
+ * Runs the scenarios until one of them fails: first all scenarios FIRST_EXECUTIONS times, then the
+ * scenarios that use the weakened order @executions times. Returns 0 if a scenario failed.
  */
 static int find(uint64_t executions)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Helpers for the scenarios: what threads do with the library. scenarios/ has one file for each
- * kind of object.
+ * Helpers for the scenarios: actions of the threads with the library. scenarios/ has one file for
+ * each kind of object.
  *
- * The simulation checks the data in the shared memory that is not atomic: an access that the
- * library does not order is a failure. So is a thread that sleeps when all others sleep or have
- * ended.
+ * The simulation checks the data in the shared memory that is not atomic. An access to such data
+ * that the library does not order is a failure. It is also a failure if a thread sleeps when all
+ * other threads sleep or have ended.
  */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
@@ -38,10 +38,13 @@ _Static_assert(sizeof(struct shared) <= SIM_MEMORY, "the shared memory is large 
 
 #define shared ((struct shared *)sim_memory)
 
-/* What each thread has done, for the checks at the end; neither shared nor simulated. */
+/*
+ * Counts of what each thread has done, for the checks at the end. They are neither shared nor
+ * simulated.
+ */
 extern uint32_t done[SIM_THREADS];
 
-/* A deadline that passes before or during a wait, or not at all. */
+/* A deadline. It passes before or during a wait, or not at all. */
 extern const struct timespec soon;
 
 #define CHECK(condition) do { \
@@ -80,7 +83,10 @@ unsigned int deaths(void);
 /* A step at which a thread may die, in addition to the steps of the library. */
 void step(void);
 
-/* For a thread that must know that something was done. It gives up after some attempts. */
+/*
+ * For a thread that must know that another thread has done something. The thread gives up after
+ * some attempts.
+ */
 void set_flag(void);
 bool wait_for_flag(void);
 

@@ -2,15 +2,15 @@
 /*
  * The simulation of the C sources with Relacy; see sim.h.
  *
- * Relacy has templates for atomics and for data, which contain their own memory. Here the C sources
- * define the memory, and Relacy's state of a word is kept next to it: a shadow, which is found by
- * the word's address and created when the word is first used.
+ * Relacy has templates for atomics and for data, which contain their own memory. In this simulation
+ * the C sources define the memory. The state that Relacy needs for a word is stored separately, in
+ * a shadow. The shadow is found by the word's address, and is created when the word is first used.
  *
- * Two things differ from Relacy's own atomics. A compare-and-swap may fail because it reads an old
- * value, since a failed one is only a load. And sim_memory holds the latest values, so that they
- * can be checked when all threads have ended.
+ * There are two differences from Relacy's own atomics. A compare-and-swap may fail because it reads
+ * an old value, because a failed compare-and-swap is only a load. sim_memory contains the latest
+ * values, so that they can be checked when all threads have ended.
  *
- * Relacy never simulates a load that takes effect after a store that follows it in its thread: it
+ * Relacy never simulates a load that takes effect after a store that follows it in its thread. It
  * runs the threads step by step, and a load returns only present or earlier values.
  */
 #include <relacy/relacy.hpp>
@@ -25,7 +25,7 @@ namespace
 
 const size_t granule = 4;
 
-/* A word that is atomic, with as much of its history as Relacy uses; or data. */
+/* The shadow of an atomic word, with as much of the word's history as Relacy uses, or of data. */
 struct shadow {
 	void *address;
 	size_t size;
@@ -149,7 +149,9 @@ shadow *new_shadow(const volatile void *address, size_t size)
 	return s;
 }
 
-/* The atomic that @address is, or whose half it is. */
+/*
+ * Returns the atomic at @address. If @address is the second half of an atomic, returns that atomic.
+ */
 shadow *atomic_at(const volatile void *address, size_t size)
 {
 	rl::thread_info_base *thread = rl::ctx().threadx_;
@@ -186,7 +188,7 @@ uint64_t mask_of(size_t size)
 	return size == 8 ? ~0ULL : (1ULL << 8 * size) - 1;
 }
 
-/* A value that C11 allows a load to return. */
+/* Returns a value that C11 allows a load to return. */
 uint64_t load(shadow *s, int order)
 {
 	rl::thread_info_base *thread = rl::ctx().threadx_;
@@ -244,7 +246,7 @@ int order_of(sim_site *site)
 	return site->weakened < 0 ? site->order : site->weakened;
 }
 
-/* An access to data. */
+/* Simulates an access to data. */
 void touch(const volatile void *address, size_t size, bool writes)
 {
 	const volatile char *at = (const volatile char *)address;
@@ -286,7 +288,7 @@ void clear()
 
 template<int threads>
 struct suite : rl::test_suite<suite<threads>, threads> {
-	/* For the initial value of a word: no thread has read it, and all threads may. */
+	/* For the initial value of a word, which no thread has read and all threads may read. */
 	static void make_visible_to_all(rl::atomic_data *data)
 	{
 		rl::atomic_data_impl<threads> *atomic =
@@ -305,7 +307,7 @@ struct suite : rl::test_suite<suite<threads>, threads> {
 		size_t size = __stop_sim_tls - __start_sim_tls;
 		unsigned int i;
 
-		/* The execution before this one may have failed. */
+		/* The previous execution may have failed. */
 		running = false;
 		for (i = 0; i < nr_shadows; i++)
 			of_address[granule_of(shadows[i].address)] =
@@ -434,7 +436,7 @@ bool sim_compare_exchange(volatile void *word, size_t size, uint64_t *expected, 
 	s = atomic_at(word, size);
 	value = s->now;
 	if (value == wanted && !(weak && !sim_random(4))) {
-		/* Relacy cannot undo a load. Only a relaxed one does no harm. */
+		/* Relacy cannot undo a load. Only a relaxed load has no side effect. */
 		if (failure_order == SIM_RELAXED && !sim_random(4))
 			value = load(s, SIM_RELAXED);
 		if (value == wanted) {
@@ -448,8 +450,8 @@ bool sim_compare_exchange(volatile void *word, size_t size, uint64_t *expected, 
 		uint64_t older = load(s, SIM_RELAXED);
 
 		/*
-		 * If the old value is not a reason to fail, the latest value is, and counts as
-		 * read.
+		 * If the old value is not a reason to fail, the latest value is a reason, and
+		 * counts as read.
 		 */
 		if (older != wanted)
 			value = older;
@@ -685,7 +687,7 @@ void __tsan_func_exit(void)
 {
 }
 
-/* The C sources call these in place of memcpy() and memset(). */
+/* The C sources call these functions instead of memcpy() and memset(). */
 
 void *sim_memcpy(void *to, const void *from, size_t size)
 {

@@ -3,9 +3,9 @@
  * Simulated threads: the interface of sim.cc, which uses Relacy, for the C sources.
  *
  * The threads share sim_memory. Its atomics are simulated: a load may return any value that C11
- * allows. Other data in it may be read by threads that are ordered after its last writer, and
- * written by a thread that is also ordered after its readers; any other access is a data race and
- * makes the execution fail. Memory elsewhere is not simulated.
+ * allows. Other data in sim_memory may be read by threads that are ordered after its last writer.
+ * It may be written by a thread that is also ordered after its readers. Any other access is a data
+ * race and makes the execution fail. Memory outside sim_memory is not simulated.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define SIM_THREADS	4		/* at most */
+#define SIM_THREADS	4		/* maximum number of threads */
 #define SIM_MEMORY	8192
 
 extern unsigned char sim_memory[SIM_MEMORY];
@@ -35,7 +35,9 @@ enum sim_order {
 
 enum sim_operation { SIM_SET, SIM_ADD, SIM_SUB, SIM_AND, SIM_OR, SIM_XOR };
 
-/* A memory order in the sources. All are in one section, so that they can be listed. */
+/*
+ * A memory order in the sources. All memory orders are in one section, so that they can be listed.
+ */
 struct sim_site {
 	const char *file;
 	const char *function;
@@ -63,17 +65,17 @@ void *sim_memset(void *to, int byte, size_t size);
 /* All earlier accesses must be ordered before this call, and no access may follow. */
 void sim_free(const void *memory, size_t size);
 
-/* Not a simulated access; for checks at the end. */
+/* Returns the latest value of the word, for checks at the end. This is not a simulated access. */
 uint64_t sim_latest(const volatile void *word, size_t size);
 
 /*
- * For the device: a relaxed load that is not a step of its own, and a sequentially consistent
+ * For the device: a relaxed load that is not a separate step, and a sequentially consistent
  * operation on 32 bits.
  */
 uint64_t sim_peek(const volatile void *word, size_t size);
 uint32_t sim_change_u32(volatile void *word, enum sim_operation operation, uint32_t operand);
 
-/* Order between threads that atomics do not establish: by a lock or a wake-up. */
+/* Order between threads that a lock or a wake-up establishes, and not an atomic. */
 struct sim_sync {
 	size_t seen[SIM_THREADS];
 };
@@ -81,24 +83,24 @@ struct sim_sync {
 void sim_acquire(const struct sim_sync *sync);
 void sim_release(struct sim_sync *sync);
 
-/* Threads. At a step any other thread may run. */
+/* Threads. At each step any other thread may run. */
 unsigned int sim_thread(void);
 void sim_step(void);
 void sim_user_step(void);	/* defined elsewhere: called at each access to an atomic */
 unsigned int sim_random(unsigned int limit);
-bool sim_park(bool timed);	/* until sim_unpark(): true; if it ends by itself: false */
+bool sim_park(bool timed);	/* returns true after sim_unpark(), false if it ends by itself */
 void sim_unpark(unsigned int thread);
 bool sim_is_running(void);	/* false before the threads begin and after they have ended */
 void sim_note(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 void sim_fail(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 
-/* A scenario. It is run repeatedly from @set_up to @finish, each time with other choices. */
+/* A scenario. It is run repeatedly from @set_up to @finish, each time with other random choices. */
 struct sim_scenario {
 	const char *name;
 	unsigned int threads;
-	void (*set_up)(void);		/* alone, with sim_memory zeroed */
+	void (*set_up)(void);		/* the only thread; sim_memory is zeroed */
 	void (*thread)(unsigned int thread);
-	void (*finish)(void);		/* alone, when all threads have ended */
+	void (*finish)(void);		/* the only thread; all other threads have ended */
 };
 
 /* Returns 0, or the number of the execution that failed, with a description in @failure. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel's change of a word, for the stand-in of the device. Built with the same flags as the
- * library: ThreadSanitizer must see these atomics exactly where it sees the library's atomics.
+ * The function by which the stand-in of the device changes a word. It is built with the same flags
+ * as the library, because ThreadSanitizer must see these atomics exactly where it sees the
+ * library's atomics.
  */
 #include <stdint.h>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A stand-in for /dev/memwait in user space, for one process. ThreadSanitizer and valgrind run on
- * machines without the module, and cannot see into the kernel anyway.
+ * machines without the module, and cannot observe the kernel in any case.
  *
  * The stress program is linked with --wrap for the calls that the library makes to the device. A
- * context is an eventfd, so that poll() works unchanged, together with a list of completions.
+ * context is an eventfd, so that poll() works without a change, and a list of completions.
  *
- * All memory ordering in this file must be hidden from ThreadSanitizer, which would otherwise take
- * it for ordering by the library and miss real races. Therefore this file is built without
- * ThreadSanitizer. It uses neither pthreads to synchronise nor read() and write(), whose
- * interceptors order memory as well, but futexes and direct system calls.
+ * All memory ordering in this file must be hidden from ThreadSanitizer. Otherwise it would
+ * attribute this ordering to the library and miss real races. Therefore this file is built without
+ * ThreadSanitizer. For synchronisation it uses futexes and direct system calls. It uses neither
+ * pthreads nor read() and write(), because their interceptors also order memory.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -42,23 +42,23 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size);
 int __wrap_close(int fd);
 
 struct waiter {
-	struct waiter *next, *previous;	/* in one queue for all words, oldest first */
+	struct waiter *next, *previous;	/* in the queue of all words, oldest first */
 	uint64_t word;
 	uint64_t deadline;
 	bool realtime;
-	uint32_t woken;			/* for a thread: the futex that it sleeps on */
+	uint32_t woken;			/* for a thread: the futex on which it sleeps */
 	struct context *context;	/* for an async wait, otherwise NULL */
 	uint64_t user_data, id;
 	bool used;
 	bool persistent;
-	struct memwait_completion *done;	/* persistent wait: unread completion, or NULL */
+	struct memwait_completion *done;	/* unread, of a persistent wait; or NULL */
 };
 
 struct context {
-	int fd;				/* 0: unused */
-	uint64_t id;			/* as an owner, or 0 */
+	int fd;				/* descriptor; 0: unused */
+	uint64_t id;			/* id as an owner, or 0 */
 	struct memwait_completion done[WAITERS];
-	unsigned int first, count;	/* of the ring buffer */
+	unsigned int first, count;	/* indices into the ring buffer */
 };
 
 static struct waiter queue = { .next = &queue, .previous = &queue };
@@ -148,7 +148,7 @@ static void count(struct waiter *waiter)
 	waiter->done->flags = MEMWAIT_MORE;
 }
 
-/* The completion is read: the next notify creates another one. */
+/* The completion has been read. Therefore the next notify creates another completion. */
 static void detach_completion(const struct memwait_completion *done)
 {
 	int slot;
@@ -163,7 +163,7 @@ static bool has_passed(const struct waiter *waiter)
 	return waiter->deadline != MEMWAIT_FOREVER && waiter->deadline <= now(waiter->realtime);
 }
 
-/* Ends overdue async waits; polls ten thousand times a second. */
+/* Ends overdue async waits. Checks their deadlines ten thousand times a second. */
 static void *timer(void *unused)
 {
 	const struct timespec tick = { 0, 100000 };
@@ -214,13 +214,13 @@ static bool is_equal(const struct memwait_wait *wait)
 	}
 }
 
-/* As in shared memory: private and shared waits for the same word have different keys. */
+/* As in shared memory, private and shared waits for the same word have different keys. */
 static uint64_t key_of(uint64_t addr, uint32_t flags)
 {
 	return flags & MEMWAIT_PRIVATE ? addr | 1ULL << 63 : addr;
 }
 
-/* Everything that precedes the wait; 0: wait. */
+/* Performs all checks before the wait. Returns 0 if the caller must wait. */
 static int prepare(struct waiter *waiter, const struct memwait_wait *wait)
 {
 	if (wait->addr % (1U << (wait->flags & MEMWAIT_SIZE_MASK)))
@@ -275,7 +275,7 @@ static int wake(const struct memwait_notify *notify, bool only_count)
 	struct waiter *waiter, *next, *last = queue.previous;
 	int n = 0;
 
-	/* Persistent waits go to the end of the queue, behind @last. */
+	/* Persistent waits are moved to the end of the queue, behind @last. */
 	for (waiter = queue.next; waiter != &queue; waiter = next) {
 		next = waiter == last ? &queue : waiter->next;
 		if (waiter->word != key_of(notify->addr, notify->flags))
@@ -292,7 +292,7 @@ static int wake(const struct memwait_notify *notify, bool only_count)
 			if (waiter->context) {
 				complete(waiter, MEMWAIT_OK);
 			} else {
-				/* The thread may exit as soon as it can take the lock. */
+				/* The thread may exit as soon as it can acquire the lock. */
 				__atomic_store_n(&waiter->woken, 1, __ATOMIC_RELEASE);
 				futex(&waiter->woken, FUTEX_WAKE, 1, NULL);
 			}
@@ -333,7 +333,7 @@ static int change_notify(struct memwait_change *change)
 	return n;
 }
 
-/* No process dies here, so an owner needs only an id. */
+/* No process dies in this program, so an owner needs only an id. */
 static int owner(struct context *context, struct memwait_owner *owner)
 {
 	static __thread uint64_t id;
@@ -458,7 +458,10 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 
 	if (!context)
 		return __real_ioctl(fd, command, argument);
-	/* The library enables cancellation in its waits; it must not happen in this function. */
+	/*
+	 * The library enables cancellation in its waits. The thread must not be cancelled in this
+	 * function.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	switch (command) {
 	case MEMWAIT_IOC_INFO:
@@ -537,7 +540,7 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 	if (!context)
 		return __real_read(fd, buffer, size);
 	lock();
-	/* Every third read stops after 16 records, as the module does if a signal is pending. */
+	/* Every third read stops after 16 records. The module does this if a signal is pending. */
 	if (!(++reads % 3) && most > 16)
 		most = 16;
 	while (n < most && context->count) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * order NAME: what ThreadSanitizer learns about a library that is not instrumented. One thread
- * writes data and makes a call with release semantics; another makes a call with acquire semantics
- * and reads the data. A relaxed flag, which orders nothing, makes them take turns. Without an
- * argument, prints all names. Names that begin with "race" have no such pair of calls and must be
- * reported.
+ * order NAME: tests which ordering ThreadSanitizer detects in a library that is not instrumented.
+ * One thread writes data and makes a call with release semantics. Another thread makes a call with
+ * acquire semantics and reads the data. A relaxed flag, which orders nothing, makes the threads
+ * take turns. Without an argument, the program prints all names. Names that begin with "race" have
+ * no such pair of calls, and ThreadSanitizer must report a race.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static int flag;
 
 static const struct timespec passed;
 
-/* Valgrind's suppressions name both functions. */
+/* The suppressions for Valgrind name both functions. */
 __attribute__((__noinline__, __noclone__))
 static void set_turn(int turn)
 {
@@ -117,7 +117,7 @@ static int clear_event(void)
 
 RELEASE(send_item, memwait_channel_send(channel, &item, sizeof(item)))
 
-/* A sender waits for this. */
+/* This call wakes a waiting sender. */
 static int receive_item(void)
 {
 	uint64_t received;
@@ -131,7 +131,7 @@ RELEASE(close_channel, memwait_channel_close(channel))
 RELEASE(stop, memwait_loop_stop(loop))
 RELEASE(change, memwait_change_notify32(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0)
 
-/* Two leave the barrier, one of them by its callback. */
+/* Both participants leave the barrier, one of them by its callback. */
 RELEASE(leave_barrier, memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
 	memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop, NULL, 0))
 
@@ -160,7 +160,7 @@ static int trylock(void)
 {
 	int ret;
 
-	/* A waiter for a condition variable may not have unlocked it yet. */
+	/* A waiter for a condition variable may not have unlocked the mutex yet. */
 	do {
 		ret = memwait_mutex_trylock(&mutex);
 	} while (ret == EBUSY);
@@ -271,7 +271,7 @@ static const struct {
 	{ "race_readers", unlock_reader, rdlock },
 };
 
-/* Objects are shared or private; locks have more kinds. */
+/* Objects are shared or private. Locks have further kinds. */
 static const struct {
 	const char *name;
 	unsigned int mutex, rwlock;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * stress PRIMITIVE [SECONDS [intruders]]: threads that block, a loop, and a thread that cancels the
- * loop's operations use one object as hard as they can. The data that the object protects is plain
- * memory, so that ThreadSanitizer detects a missing acquire or release; the totals show lost or
- * doubled turns. Without SECONDS, runs a small number of rounds. Without PRIMITIVE, prints the
- * names. Intruders access a lock's data without the lock, and ThreadSanitizer must report them.
+ * loop's operations use one object as often as they can. The data that the object protects is plain
+ * memory, so ThreadSanitizer detects a missing acquire or release. The totals show lost or doubled
+ * turns. Without SECONDS, the program runs a small number of rounds. Without PRIMITIVE, it prints
+ * the names. Intruders access the data of a lock without holding the lock, which ThreadSanitizer
+ * must report.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,9 +21,9 @@
 
 #define THREADS	3
 #define OPS	4
-#define ROUNDS	200	/* of each thread, without a duration */
+#define ROUNDS	200	/* number of rounds of each thread, without a duration */
 
-/* Accepts 0 and one other result; otherwise prints the error. */
+/* Accepts the results 0 and @expected. Otherwise prints the error. */
 #define CHECK_RESULT(result, expected) do {					\
 	int got_ = (result);							\
 										\
@@ -41,7 +42,7 @@
 	}									\
 } while (0)
 
-/* MEMWAIT_PRIVATE, or 0: for process-shared objects, whose code differs in many places. */
+/* MEMWAIT_PRIVATE, or 0 for process-shared objects, whose code differs in many places. */
 static unsigned int sharing;
 
 static int is_over;
@@ -68,7 +69,7 @@ static struct timespec soon(long ns)
 	return time;
 }
 
-/* The protected data. */
+/* The protected data: */
 static long counter, twin;
 static long uses, looks;	/* counted with atomics */
 
@@ -86,7 +87,7 @@ static void look(void)
 	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
 }
 
-/* An object that can be locked, and is therefore stressed by the same threads. */
+/* An object that can be locked. The same threads test all such objects. */
 struct lock {
 	int (*lock)(void);
 	int (*lock_until)(const struct timespec *time);
@@ -96,7 +97,7 @@ struct lock {
 	void (*inside)(void);
 };
 
-/* In the same page. */
+/* The objects are in one page. */
 static _Alignas(128) struct {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
@@ -104,7 +105,7 @@ static _Alignas(128) struct {
 static memwait_sem_t sem;
 static memwait_rwlock_t rwlock;
 
-/* Defines the functions of a struct lock, given the names of the library's functions. */
+/* Defines the functions of a struct lock from the names of the library's functions. */
 #define LOCK(name, object, lock_, until_, try_, unlock_, inside_)			\
 static int name##_lock(void)								\
 {											\
@@ -174,7 +175,7 @@ struct using_op {
 
 static struct using_op using_ops[OPS];
 
-/* The operation holds the lock, or @result is the reason why not. */
+/* Called when the operation holds the lock, or when @result is the reason why it does not. */
 static void continue_using(memwait_op_t *op, int result, void *data)
 {
 	struct using_op *using = data;
@@ -208,7 +209,7 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-/* The thread that has cancelled an operation begins it again. */
+/* The thread that has cancelled an operation begins the operation again. */
 static void *cancel_and_begin_again(void *arg)
 {
 	long i;
@@ -230,7 +231,8 @@ static bool has_intruders;
 static long marks;
 
 /*
- * Reads without the lock, or writes while it holds the lock only for reading, like another thread.
+ * Reads without the lock, or writes while it holds the lock only for reading, as another thread
+ * does.
  */
 static void *intrude(void *arg)
 {
@@ -346,7 +348,9 @@ static void stress_rwlock_robust(void)
 	CHECK(!memwait_rwlock_destroy(&rwlock));
 }
 
-/* Words: threads have turns and notify all others; the word itself orders their data. */
+/*
+ * Words: the threads have turns, and each notifies all others. The word itself orders their data.
+ */
 static uint32_t turn;
 static bool last_round;
 
@@ -423,16 +427,16 @@ static void stress_words(void)
 }
 
 /*
- * Watches: each notify is reported once, to one callback at a time, or is passed to another watch
- * by a cancel.
+ * Watches: each notify is either reported once, to one callback at a time, or passed to another
+ * watch by a cancel.
  */
 static uint32_t watched_word;
 static long woken, reported;	/* counted with atomics */
-static long changes, seen;	/* seen: the changes that precede a callback */
+static long changes, seen;	/* @seen: number of changes that precede a callback */
 
 struct watching {
 	memwait_op_t op;
-	long reported;	/* plain: the callbacks of one watch do not overlap, and are ordered */
+	long reported;	/* plain: callbacks of a watch are ordered and do not overlap */
 };
 
 static struct watching watching[OPS];
@@ -464,7 +468,7 @@ static void begin_watching(struct watching *watch)
 }
 
 /*
- * Waits for a callback that runs in another thread; the callback's writes are visible afterwards.
+ * Waits for a callback that runs in another thread. After that the callback's writes are visible.
  */
 static void end_watching(struct watching *watch)
 {
@@ -498,7 +502,7 @@ static void *watch_now_and_then(void *arg)
 	long i;
 
 	for (i = 0; !over(i); i++) {
-		/* New memory each time, so that valgrind detects a late access. */
+		/* Each watch has new memory, so that valgrind detects a late access. */
 		watch = calloc(1, sizeof(*watch));
 		CHECK(watch);
 		begin_watching(watch);
@@ -531,8 +535,8 @@ static void stress_watch(void)
 		pthread_join(notifying[i], NULL);
 	pthread_join(beginning, NULL);
 	/*
-	 * A watch that was not called passes the notify on; one of them is called after the last
-	 * change.
+	 * If a watch was not called, it passes the notify on. Therefore one of the watches is
+	 * called after the last change.
 	 */
 	for (i = 1; i < OPS; i++)
 		end_watching(&watching[i]);
@@ -547,7 +551,7 @@ static void stress_watch(void)
 	CHECK(sum == reported && reported <= woken);
 }
 
-/* Tickets, protected by a mutex and announced by a condition variable. */
+/* Tickets. A mutex protects them, and a condition variable announces them. */
 static bool broadcasts;
 static long tickets, sold, taken;
 static bool closed;
@@ -582,12 +586,15 @@ static memwait_op_t ticket_ops[OPS];
 /* Called with the mutex locked. */
 static void continue_taking(memwait_op_t *op, int result, void *data)
 {
-	static long attempts;	/* protected by the mutex, as everything here */
+	static long attempts;	/* protected by the mutex, like everything here */
 	struct timespec time;
 
 	for (;;) {
 		CHECK_RESULT(result, ETIMEDOUT);
-		/* Takes all: after the close no signal announces remaining tickets. */
+		/*
+		 * Takes all tickets, because after the close no signal announces the remaining
+		 * tickets.
+		 */
 		taken += tickets;
 		tickets = 0;
 		if (closed)
@@ -618,7 +625,7 @@ static void *sell_tickets(void *arg)
 		else
 			CHECK(!memwait_cond_signal(&monitor.cond));
 		if (broadcasts && i % 5 == 0) {
-			/* With the mutex held. */
+			/* This broadcast is made with the mutex held. */
 			CHECK(!memwait_mutex_lock(&monitor.mutex));
 			CHECK(!memwait_cond_broadcast(&monitor.cond));
 			CHECK(!memwait_mutex_unlock(&monitor.mutex));
@@ -652,7 +659,7 @@ static void stress_tickets(unsigned int kind)
 	for (i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, take_tickets, NULL);
 	pthread_create(&looping, NULL, run_loop, &stop);
-	/* One of the two threads also cancels. */
+	/* One of the two threads also cancels operations. */
 	for (i = 0; i < 2; i++)
 		pthread_create(&selling[i], NULL, sell_tickets, i ? &selling[i] : NULL);
 	for (i = 0; i < 2; i++)
@@ -684,8 +691,8 @@ static void stress_broadcast(void)
 }
 
 /*
- * Rounds: in each round all threads write their element of @places, and read all elements after all
- * have met.
+ * In each round all threads write their element of @places. After all have met, they read all
+ * elements.
  */
 static memwait_barrier_t barrier;
 static memwait_waitgroup_t group;
@@ -717,7 +724,10 @@ static void *meet(void *arg)
 		has_met(memwait_barrier_wait(&barrier), round, false);
 		has_met(memwait_barrier_wait(&barrier), round, true);
 		last = last_round;
-		/* A third meeting: last_round must not change before all have read it. */
+		/*
+		 * There is a third meeting, because last_round must not change before all threads
+		 * have read it.
+		 */
 		has_met(memwait_barrier_wait(&barrier), round, true);
 	}
 	return NULL;
@@ -818,8 +828,8 @@ static void stress_waitgroup(void)
 			CHECK(!memwait_loop_run(loop, NULL, 0) && done);
 		}
 		/*
-		 * Checked before the threads are joined, because a join would order the data as
-		 * well.
+		 * This is checked before the threads are joined, because a join would also order
+		 * the data.
 		 */
 		for (i = 0; i < THREADS; i++)
 			CHECK(places[i] == round);
@@ -954,16 +964,16 @@ static void stress_channel(void)
 	free(channel);
 }
 
-/* A thread that locks by an operation of its own loop and is stopped while it waits. */
+/* A thread that locks by an operation of its own loop and receives a stop while it waits. */
 struct stopped {
-	pthread_mutex_t guard;	/* protects @own for the thread that stops it */
+	pthread_mutex_t guard;	/* protects @own from the thread that stops this one */
 	memwait_loop_t *own;
-	long ended;		/* waits that ended without the lock */
+	long ended;		/* number of waits that ended without the lock */
 };
 
 static struct stopped stopped[THREADS];
 
-/* Returns whether it has locked the mutex. */
+/* Returns whether the thread has locked the mutex. */
 static bool lock_unless_stopped(struct stopped *stopped, memwait_op_t *op, long round)
 {
 	int result = memwait_mutex_lock_async(&monitor.mutex, op), ret;
@@ -1025,7 +1035,7 @@ static void count_call(memwait_op_t *op, int result, void *data)
 	++*(long *)data;
 }
 
-/* Cancels while another thread dispatches, and then frees the data of the callback. */
+/* Cancels while another thread dispatches, and then frees the data that the callback uses. */
 static void *cancel_and_free(void *arg)
 {
 	uint32_t word = 0;
@@ -1073,7 +1083,7 @@ static void stress_ends(void)
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
 	pthread_join(stopping, NULL);
 	pthread_join(looping, NULL);
-	/* No stopped operation has kept the mutex. */
+	/* No stopped operation still holds the mutex. */
 	CHECK(!memwait_mutex_trylock(&monitor.mutex));
 	CHECK(!memwait_mutex_unlock(&monitor.mutex));
 	for (i = 0; i < THREADS; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Replaces the compiler's <stdatomic.h>: the atomics of the library become calls of the simulation,
- * and each memory order in its sources becomes a struct sim_site. Each source includes this file
- * through internal.h, so other replacements for the simulation are here as well.
+ * Replaces the compiler's <stdatomic.h>. The atomics of the library become calls of the simulation,
+ * and each memory order in the library's sources becomes a struct sim_site. Each source includes
+ * this file through internal.h, so this file also contains other replacements for the simulation.
  */
 #ifndef SIM_STDATOMIC_H
 #define SIM_STDATOMIC_H
@@ -40,7 +40,7 @@ typedef enum {
 	sim_store(word, sizeof(*(word)), (uint64_t)(value), \
 		  SIM_SITE("store(" #word ")", order, SIM_KIND_STORE))
 
-/* The value of an expression statement may be left unused without a warning. */
+/* The value of the expression statement may be unused without a warning. */
 #define SIM_CHANGE(name, word, operation, operand, order) __extension__ ({ \
 	(SIM_TYPE(word))sim_change(word, sizeof(*(word)), operation, (uint64_t)(operand), \
 				   SIM_SITE(name "(" #word ")", order, SIM_KIND_CHANGE)); })
@@ -85,7 +85,9 @@ typedef enum {
 #define memcpy		sim_memcpy
 #define memset		sim_memset
 
-/* All simulated threads run in one thread: their thread-local data is a section that is swapped. */
+/*
+ * All simulated threads run in one thread. Their thread-local data is a section, which is swapped.
+ */
 #define __thread	__attribute__((__section__("sim_tls")))
 
 #endif /* SIM_STDATOMIC_H */

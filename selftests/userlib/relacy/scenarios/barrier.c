@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Barriers: what each participant wrote before is visible to all after it. */
+/*
+ * Barriers: the values that a participant wrote before the barrier are visible to all participants
+ * after the barrier.
+ */
 #include <errno.h>
 #include <time.h>
 
@@ -28,7 +31,7 @@ static void barrier_pass(unsigned int thread, unsigned int count)
 		CHECK(shared->of_thread[i]);
 }
 
-/* Twice: threads that have passed wait for those that have not. */
+/* Each thread passes twice. Threads that have passed wait for threads that have not. */
 static void barrier_thread(unsigned int thread)
 {
 	int ret;
@@ -41,7 +44,7 @@ static void barrier_thread(unsigned int thread)
 	shared->of_thread[!thread]++;
 }
 
-/* One thread cannot wake if it arrives last, and its next call does it. */
+/* If one of the threads arrives last, it cannot wake, and its next call wakes the others. */
 static void barrier_owed_thread(unsigned int thread)
 {
 	device_cannot_wake(thread);
@@ -88,7 +91,7 @@ static void barrier_freed_thread(unsigned int thread)
 SCENARIO("barrier freed", 3, barrier_set_up(0, 3), barrier_freed_thread, no_finish);
 SCENARIO("barrier private freed", 3, barrier_set_up(PRIVATE, 3), barrier_freed_thread, no_finish);
 
-/* A thread that gives up has either not arrived or passed. */
+/* A thread that gives up either has not arrived or has passed. */
 static void barrier_timed_thread(unsigned int thread)
 {
 	unsigned int i;
@@ -122,7 +125,8 @@ SCENARIO("barrier private deadline", 2, barrier_set_up(PRIVATE, 2), barrier_time
 	 barrier_timed_finish);
 
 /*
- * Process-shared: a thread that has died does not count, and of the two others none is left behind.
+ * Process-shared: a thread that has died does not count. Neither of the two other threads may be
+ * left waiting.
  */
 static bool barrier_may_stop(void)
 {
@@ -145,7 +149,7 @@ static void barrier_death_thread(unsigned int thread)
 
 SCENARIO("barrier death", 3, barrier_death_set_up(), barrier_death_thread, no_finish);
 
-/* One thread gives up. The two others meet, unless it has met one of them. */
+/* One thread gives up. The two other threads meet, unless the first thread has met one of them. */
 static void barrier_given_up_set_up(unsigned int flags)
 {
 	barrier_set_up(flags, 2);
@@ -169,7 +173,7 @@ SCENARIO("barrier given up", 3, barrier_given_up_set_up(0), barrier_given_up_thr
 SCENARIO("barrier private given up", 3, barrier_given_up_set_up(PRIVATE), barrier_given_up_thread,
 	 no_finish);
 
-/* Private: more threads than the count. Each meets exactly one other thread. */
+/* Private: there are more threads than the count. Each thread meets exactly one other thread. */
 static void barrier_of_more_thread(unsigned int thread)
 {
 	barrier_pass(thread, 0);
@@ -189,8 +193,8 @@ static void barrier_look(void)
 }
 
 /*
- * One thread aborts the barrier. A thread that fails sees what that thread wrote, and a thread that
- * passes sees what the other participant wrote.
+ * One thread aborts the barrier. If another thread fails, it sees what the aborting thread wrote.
+ * If it passes, it sees what the other participant wrote.
  */
 static void barrier_abort_thread(unsigned int thread)
 {
@@ -216,7 +220,7 @@ static void barrier_abort_thread(unsigned int thread)
 
 static void barrier_abort_finish(void)
 {
-	/* Both have passed, or neither. */
+	/* Either both threads have passed, or neither has. */
 	CHECK(done_by_all() != 1);
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
@@ -226,9 +230,9 @@ SCENARIO("barrier private abort", 3, barrier_set_up(PRIVATE, 2), barrier_abort_t
 	 barrier_abort_finish);
 
 /*
- * Threads reset the barrier before they arrive, so that no reset coincides with a completed round:
- * all meet, exactly once. No thread fails more often than there are resets, or after the last
- * reset.
+ * Threads reset the barrier before they arrive, so that no reset coincides with a completed round.
+ * All threads meet exactly once. No thread fails more often than there are resets, or after the
+ * last reset.
  */
 static void barrier_arrive(unsigned int thread, unsigned int count, unsigned int resets)
 {
@@ -270,7 +274,7 @@ static void barrier_resets_thread(unsigned int thread)
 	barrier_arrive(thread, 3, 5);
 }
 
-/* A late reset must not undo what others have begun: the generation and its copy. */
+/* A late reset must not undo what other threads have begun: the generation and its copy. */
 static void barrier_late_thread(unsigned int thread)
 {
 	barrier_reset();
@@ -285,7 +289,10 @@ static void barrier_late_finish(void)
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
 
-/* A thread that was failed by the reset finds a new barrier, and an abort of it stays in effect. */
+/*
+ * If a reset has failed a thread, this thread finds a new barrier. If it aborts that barrier, the
+ * abort stays in effect.
+ */
 static void barrier_again_thread(unsigned int thread)
 {
 	static const struct timespec past;
@@ -300,7 +307,7 @@ static void barrier_again_thread(unsigned int thread)
 	CHECK(ret == ETIMEDOUT || ret == EPIPE);
 	if (ret == ETIMEDOUT)
 		return;
-	/* The reset may not have returned yet. */
+	/* The reset may still be in progress. */
 	ret = memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, &past);
 	CHECK(ret == ETIMEDOUT);
 	CHECK(!memwait_barrier_abort(&shared->barrier));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Channels: received items are those that were sent, each is received once, and none is left at the
- * end.
+ * Channels: received items are items that were sent, each item is received once, and no item is
+ * left at the end.
  */
 #include <errno.h>
 #include <time.h>
@@ -55,7 +55,7 @@ static void channel_two_receivers_thread(unsigned int thread)
 	channel_send(2);
 }
 
-/* At most one item is in the channel, although two would fit. */
+/* At most one item is in the channel, although there is room for two. */
 static void channel_length_thread(unsigned int thread)
 {
 	if (!thread)
@@ -92,7 +92,7 @@ SCENARIO("channel of two", 3, channel_set_up(0, 2), channel_two_receivers_thread
 SCENARIO("channel private of two", 3, channel_set_up(PRIVATE, 2), channel_two_receivers_thread,
 	 channel_finish);
 
-/* Closed: receivers get the remaining items and then end; senders end. */
+/* When the channel has been closed, receivers get the remaining items and then end. Senders end. */
 static void channel_close_thread(unsigned int thread)
 {
 	if (thread) {
@@ -133,7 +133,10 @@ static void channel_free(void)
 	sim_free(shared->channel, sizeof(shared->channel));
 }
 
-/* Freed by the thread that has received all items, wherever the senders are. */
+/*
+ * The thread that has received all items frees the channel, even if the senders are still in their
+ * calls.
+ */
 static void channel_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -148,7 +151,10 @@ static void channel_freed_thread(unsigned int thread)
 SCENARIO("channel freed", 3, channel_set_up(0, 1), channel_freed_thread, no_finish);
 SCENARIO("channel private freed", 3, channel_set_up(PRIVATE, 1), channel_freed_thread, no_finish);
 
-/* Freed by the thread that finds it closed, wherever the closing thread is. */
+/*
+ * The thread that finds the channel closed frees it, even if the closing thread is still in its
+ * call.
+ */
 static void channel_closed_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -192,7 +198,7 @@ static void channel_missing_thread(unsigned int thread)
 SCENARIO("channel without the device", 3, channel_missing_set_up(), channel_missing_thread,
 	 no_finish);
 
-/* Death: at most the item that the dead thread had in hand is lost. */
+/* A thread dies. At most the item that it was sending or receiving is lost. */
 static void channel_sender_dies_set_up(void)
 {
 	channel_set_up(0, 1);
@@ -222,7 +228,10 @@ static void channel_receiver_dies_set_up(void)
 SCENARIO("channel receiver dies", 3, channel_receiver_dies_set_up(), channel_two_receivers_thread,
 	 no_finish);
 
-/* The channel is closed or not; a thread that closes it again completes the close. */
+/*
+ * The channel may or may not be closed when a thread dies. A thread that closes it again completes
+ * the close.
+ */
 static void channel_closer_dies_set_up(void)
 {
 	channel_set_up(0, 1);
@@ -259,7 +268,7 @@ static void channel_closer_dies_receivers_thread(unsigned int thread)
 SCENARIO("channel closer of receivers dies", 4, channel_closer_dies_set_up(),
 	 channel_closer_dies_receivers_thread, no_finish);
 
-/* With a deadline. */
+/* The waits have a deadline. */
 static void channel_timed_thread(unsigned int thread)
 {
 	uint64_t item = 1;
@@ -282,8 +291,8 @@ static void channel_timed_thread(unsigned int thread)
 SCENARIO("channel deadline", 3, channel_set_up(0, 1), channel_timed_thread, no_finish);
 
 /*
- * One thread cannot wake. Its sends and receives that would have to wake fail, and the wake-ups of
- * waiters for its lock are done by the other threads.
+ * One thread cannot wake. If a send or receive of this thread would have to wake, it fails. The
+ * other threads wake the waiters for a lock that this thread has released.
  */
 static void channel_owed_thread(unsigned int thread)
 {
@@ -317,7 +326,9 @@ SCENARIO("channel owed", 3, channel_set_up(0, 2), channel_owed_thread, channel_o
 SCENARIO("channel private owed", 3, channel_set_up(PRIVATE, 2), channel_owed_thread,
 	 channel_owed_finish);
 
-/* A thread that cannot wake the next one of its side: a call of the other side does it. */
+/*
+ * A thread cannot wake the next waiter of its own side. A call of the other side wakes this waiter.
+ */
 static void channel_owed_lock_thread(unsigned int thread)
 {
 	uint64_t item = thread + 1;

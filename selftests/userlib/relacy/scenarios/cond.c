@@ -37,7 +37,7 @@ static void cond_signal_thread(unsigned int thread)
 	CHECK(!memwait_mutex_unlock(&shared->mutex));
 }
 
-/* The first signal cannot wake, and the second one does it. */
+/* The first signal cannot wake a waiter. The second signal wakes it. */
 static void cond_owed_thread(unsigned int thread)
 {
 	int ret;
@@ -85,7 +85,7 @@ static void cond_broadcast_thread(unsigned int thread)
 	cond_broadcast_by(thread, &shared->mutex);
 }
 
-/* Without the mutex. */
+/* The broadcaster does not hold the mutex. */
 static void cond_broadcast_late_thread(unsigned int thread)
 {
 	if (thread) {
@@ -106,7 +106,7 @@ SCENARIO("cond broadcast without the mutex", 3, cond_set_up(0, 0), cond_broadcas
 SCENARIO("cond broadcast fair", 3, cond_set_up(0, FAIR), cond_broadcast_thread, cond_finish);
 SCENARIO("cond broadcast robust", 3, cond_set_up(0, ROBUST), cond_broadcast_thread, cond_finish);
 
-/* Waiters with two mutexes at the same time. */
+/* Two waiters use two different mutexes at the same time. */
 static void cond_two_mutexes_thread(unsigned int thread)
 {
 	if (thread == 1) {
@@ -139,7 +139,9 @@ static void cond_two_mutexes_finish(void)
 SCENARIO("cond broadcast to two mutexes", 3, cond_set_up(0, 0), cond_two_mutexes_thread,
 	 cond_two_mutexes_finish);
 
-/* Destroyed and freed after a broadcast, while the woken waiters leave. */
+/*
+ * The condition variable is destroyed and freed after a broadcast, while the woken waiters leave.
+ */
 static void cond_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -152,7 +154,7 @@ static void cond_freed_thread(unsigned int thread)
 	}
 	CHECK(!memwait_mutex_lock(&shared->mutex));
 	shared->data = 1;
-	/* Later threads do not wait. */
+	/* Threads that come later do not wait. */
 	CHECK(!memwait_cond_broadcast(&shared->cond));
 	CHECK(!memwait_mutex_unlock(&shared->mutex));
 	CHECK(!memwait_cond_destroy(&shared->cond));
@@ -163,7 +165,7 @@ SCENARIO("cond freed", 3, cond_set_up(0, 0), cond_freed_thread, no_finish);
 SCENARIO("cond private freed", 3, cond_set_up(PRIVATE, PRIVATE), cond_freed_thread, no_finish);
 SCENARIO("cond fair freed", 3, cond_set_up(0, FAIR), cond_freed_thread, no_finish);
 
-/* With a deadline. */
+/* The wait has a deadline. */
 static void cond_timed_thread(unsigned int thread)
 {
 	int ret = 0;
@@ -189,7 +191,7 @@ static void cond_timed_finish(void)
 
 SCENARIO("cond deadline", 3, cond_set_up(0, 0), cond_timed_thread, cond_timed_finish);
 
-/* Death of a waiter or of the broadcaster, with a robust mutex. */
+/* A waiter or the broadcaster dies. The mutex is robust. */
 static void cond_lock_again(int ret)
 {
 	CHECK(!ret || ret == EOWNERDEAD);
@@ -218,10 +220,7 @@ static void cond_death_set_up(void)
 
 SCENARIO("cond death", 3, cond_death_set_up(), cond_death_thread, no_finish);
 
-/*
- * With a mutex that is not robust, woken waiters may sleep forever if the dead thread holds the
- * mutex.
- */
+/* If the mutex is not robust and the dead thread holds it, woken waiters may sleep forever. */
 static bool cond_may_stop(void)
 {
 	return device_is_dead(0) && !done[0] &&
@@ -252,8 +251,8 @@ SCENARIO("cond broadcast death", 3, cond_broadcaster_dies_set_up(), cond_broadca
 	 no_finish);
 
 /*
- * The mutex becomes not recoverable while a thread waits for the condition. A thread that finds it
- * so broadcasts, and the waiter returns with ENOTRECOVERABLE.
+ * The mutex becomes not recoverable while a thread waits for the condition. A thread that detects
+ * this broadcasts, and the waiter returns with ENOTRECOVERABLE.
  */
 static void cond_lost_set_up(void)
 {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* State that the threads of a process share: its process number, and the device's descriptor. */
+/* State that the threads of a process share: the process number, and the device's descriptor. */
 #include "../scenarios.h"
 
-/* See internal.h: the number of a child that has not determined it yet. */
+/*
+ * The process number; see internal.h. This is the value of a child that has not determined its
+ * number yet.
+ */
 extern _Atomic uint32_t *memwait_process;
 uint32_t memwait_process_number(void);
 

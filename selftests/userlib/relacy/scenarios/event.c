@@ -15,7 +15,7 @@ static void event_finish(void)
 	CHECK(!memwait_event_destroy(&shared->event));
 }
 
-/* Two waiters. */
+/* There are two waiters. */
 static void event_thread(unsigned int thread)
 {
 	if (thread) {
@@ -30,7 +30,7 @@ static void event_thread(unsigned int thread)
 SCENARIO("event", 3, event_set_up(0), event_thread, event_finish);
 SCENARIO("event private", 3, event_set_up(PRIVATE), event_thread, event_finish);
 
-/* A thread that clears the event before it looks for work overlooks none. */
+/* A thread that clears the event before it looks for work misses no work. */
 static void event_work_thread(unsigned int thread)
 {
 	if (thread) {
@@ -47,8 +47,8 @@ static void event_work_thread(unsigned int thread)
 SCENARIO("event work", 3, event_set_up(0), event_work_thread, event_finish);
 
 /*
- * What was done before a clear is visible to a thread that has seen the event set and then finds it
- * unset.
+ * If a thread has seen the event set and then finds it unset, it sees everything that was done
+ * before the clear.
  */
 static void event_cleared_thread(unsigned int thread)
 {
@@ -76,7 +76,7 @@ static void event_set_set_up(unsigned int flags)
 }
 
 /*
- * The event is set already, and set again before two clears: each clear sees what the sets
+ * The event is already set, and is set again before two clears. Each clear sees what the sets
  * announce.
  */
 static void event_clears_thread(unsigned int thread)
@@ -95,14 +95,17 @@ static void event_clears_finish(void)
 {
 	_Atomic uint32_t *word = (_Atomic uint32_t *)&shared->event;
 
-	/* Two changes: if the second set had come after a clear, there would be three. */
+	/*
+	 * The event has changed twice. If the second set had come after a clear, it would have
+	 * changed three times.
+	 */
 	CHECK(atomic_load_explicit(word, memory_order_relaxed) != 2 || shared->data);
 	event_finish();
 }
 
 SCENARIO("event clears", 3, event_set_set_up(0), event_clears_thread, event_clears_finish);
 
-/* A set that cannot wake sets the event, and the next set wakes the waiters. */
+/* If a set cannot wake the waiters, it still sets the event, and the next set wakes the waiters. */
 static void event_owed_thread(unsigned int thread)
 {
 	int ret;
@@ -138,5 +141,5 @@ static void event_timed_thread(unsigned int thread)
 		CHECK(shared->data);
 }
 
-/* The set may come too late. */
+/* The set may come after the deadline. */
 SCENARIO("event deadline", 2, event_set_up(0), event_timed_thread, event_finish);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A loop that is closed with an operation pending must not keep anything. Thread 1 has the loop;
- * the other threads want what the operation waits for, and must get it.
+ * If a loop is closed while an operation is pending, the operation must not hold anything. Thread 1
+ * has the loop. The other threads wait for the same object as the operation, and must get it.
  */
 #include <errno.h>
 
@@ -27,8 +27,8 @@ static void record(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * Begins an operation on @object, perhaps dispatches, and closes the loop. Returns whether the
- * operation has got what it waited for.
+ * Begins an operation on @object, may dispatch, and closes the loop. Returns whether the operation
+ * has acquired the object.
  */
 static bool begin_and_close(int (*begin)(void *object, memwait_op_t *op), void *object)
 {
@@ -148,7 +148,7 @@ static int begin_sem(void *sem, memwait_op_t *op)
 	return memwait_sem_wait_async(sem, op);
 }
 
-/* One post, for thread 2: the operation does not get it, or posts it again. */
+/* There is one post, for thread 2. The operation either does not get it, or posts it again. */
 static void sem_thread(unsigned int thread)
 {
 	if (thread == 2)
@@ -187,7 +187,7 @@ static int begin_send(void *to, memwait_op_t *op)
 	return memwait_channel_send_async(to, &item, sizeof(item), op);
 }
 
-/* One item, for thread 2, in the same way. */
+/* There is one item, for thread 2. The operation either does not receive it, or sends it again. */
 static void receive_thread(unsigned int thread)
 {
 	uint64_t sent = 7;
@@ -204,7 +204,7 @@ static void receive_thread(unsigned int thread)
 	CHECK(!memwait_channel_send(channel(), &sent, sizeof(sent)));
 }
 
-/* If the operation has sent its item, its thread or thread 0 receives it. */
+/* If the operation has sent its item, its own thread or thread 0 receives the item. */
 static void send_thread(unsigned int thread)
 {
 	uint64_t sent = 8, received = 0;
@@ -252,7 +252,7 @@ static int begin_cond(void *cond, memwait_op_t *op)
 	return memwait_cond_wait_async(cond, &shared->mutex, op);
 }
 
-/* One signal, for thread 2, in the same way. */
+/* There is one signal, for thread 2. The operation either does not get it, or passes it on. */
 static void cond_thread(unsigned int thread)
 {
 	if (thread == 1) {

@@ -28,7 +28,10 @@ SCENARIO("mutex private", 3, mutex_set_up(PRIVATE), mutex_thread, mutex_finish);
 SCENARIO("mutex fair", 3, mutex_set_up(FAIR), mutex_thread, mutex_finish);
 SCENARIO("mutex robust", 3, mutex_set_up(ROBUST), mutex_thread, mutex_finish);
 
-/* Threads that relock immediately, and lose so often that the mutex is reserved for them. */
+/*
+ * Threads relock the mutex immediately. A thread that loses too often has the mutex reserved for
+ * it.
+ */
 static void mutex_again_thread(unsigned int thread)
 {
 	int i;
@@ -46,7 +49,10 @@ static void mutex_again_finish(void)
 SCENARIO("mutex again", 3, mutex_set_up(0), mutex_again_thread, mutex_again_finish);
 SCENARIO("mutex private again", 3, mutex_set_up(PRIVATE), mutex_again_thread, mutex_again_finish);
 
-/* A late notify, meant for an earlier object in this memory. It hands nothing over. */
+/*
+ * A late notify, which was meant for an earlier object in this memory, does not hand over the
+ * mutex.
+ */
 static void mutex_late_thread(unsigned int thread)
 {
 	if (thread == 2)
@@ -75,7 +81,7 @@ static void mutex_recursive_thread(unsigned int thread)
 
 SCENARIO("mutex recursive", 3, mutex_set_up(RECURSIVE), mutex_recursive_thread, mutex_finish);
 
-/* Threads that only try, and that wait with a deadline. */
+/* Threads that only try to lock, and threads that wait with a deadline. */
 static void mutex_try_thread(unsigned int thread)
 {
 	int ret;
@@ -104,8 +110,8 @@ SCENARIO("mutex fair trylock", 3, mutex_set_up(FAIR), mutex_try_thread, mutex_tr
 SCENARIO("mutex robust trylock", 3, mutex_set_up(ROBUST), mutex_try_thread, mutex_try_finish);
 
 /*
- * Without the device no thread can wait. Data written under the mutex is visible to the next holder
- * nevertheless.
+ * Without the device no thread can wait. Nevertheless, data written under the mutex is visible to
+ * the next holder.
  */
 static void mutex_missing_set_up(void)
 {
@@ -133,7 +139,7 @@ static void mutex_missing_thread(unsigned int thread)
 SCENARIO("mutex without the device", 3, mutex_missing_set_up(), mutex_missing_thread,
 	 mutex_try_finish);
 
-/* The last holder frees the data and the mutex itself. */
+/* The last holder frees the data and the mutex. */
 static void mutex_freed_thread(unsigned int thread)
 {
 	bool last;
@@ -151,7 +157,7 @@ SCENARIO("mutex freed", 3, mutex_set_up(0), mutex_freed_thread, no_finish);
 SCENARIO("mutex private freed", 3, mutex_set_up(PRIVATE), mutex_freed_thread, no_finish);
 SCENARIO("mutex robust freed", 3, mutex_set_up(ROBUST), mutex_freed_thread, no_finish);
 
-/* If destroy succeeds, the mutex may be freed with the data that it protected. */
+/* If destroy succeeds, the mutex may be freed, together with the data that it protected. */
 static void mutex_destroyed_thread(unsigned int thread)
 {
 	if (!thread) {
@@ -168,7 +174,10 @@ static void mutex_destroyed_thread(unsigned int thread)
 SCENARIO("mutex destroyed", 2, mutex_set_up(0), mutex_destroyed_thread, no_finish);
 SCENARIO("mutex robust destroyed", 2, mutex_set_up(ROBUST), mutex_destroyed_thread, no_finish);
 
-/* Death. A mutex that is not robust may stay locked if its holder died inside a call. */
+/*
+ * A thread dies. If the mutex is not robust and its holder died inside a call, the mutex may stay
+ * locked.
+ */
 static bool mutex_may_stop(void)
 {
 	unsigned int thread;
@@ -198,7 +207,7 @@ static void mutex_death_thread(unsigned int thread)
 
 SCENARIO("mutex death", 3, mutex_death_set_up(), mutex_death_thread, no_finish);
 
-/* For waiters that die before they get the mutex. */
+/* Waiters die before they get the mutex. */
 static void mutex_again_death_set_up(void)
 {
 	mutex_set_up(0);
@@ -251,7 +260,7 @@ static void robust_death_finish(void)
 
 SCENARIO("mutex robust death", 3, robust_death_set_up(), robust_death_thread, robust_death_finish);
 
-/* A waiter that gives up, although it may have received a death notification. */
+/* A waiter gives up, although it may have received a death notification. */
 static void robust_timed_death_thread(unsigned int thread)
 {
 	int ret;
@@ -279,7 +288,7 @@ static void robust_timed_death_set_up(void)
 SCENARIO("mutex robust deadline death", 3, robust_timed_death_set_up(), robust_timed_death_thread,
 	 robust_death_finish);
 
-/* Not made consistent: it is not recoverable, and no thread sleeps on it. */
+/* The mutex is not made consistent. Therefore it is not recoverable, and no thread sleeps on it. */
 static void robust_lost_thread(unsigned int thread)
 {
 	int ret = memwait_mutex_lock(&shared->mutex);
@@ -322,7 +331,7 @@ static void robust_death_destroyed_set_up(void)
 SCENARIO("mutex robust death destroyed", 2, robust_death_destroyed_set_up(),
 	 robust_death_destroyed_thread, no_finish);
 
-/* An unlock that cannot wake a waiter: the next unlock wakes it. */
+/* If an unlock cannot wake a waiter, the next unlock wakes it. */
 static void robust_owed_thread(unsigned int thread)
 {
 	int ret;

@@ -43,7 +43,7 @@ static void rwlock_finish(void)
 	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
 }
 
-/* An unlock that cannot wake, and then a call that does the wake-up. */
+/* Makes an unlock that cannot wake, and then a call that performs the wake-up. */
 static void rwlock_owe(void)
 {
 	int ret;
@@ -60,7 +60,7 @@ static void rwlock_owe(void)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-/* The last reader cannot wake, and its next call does it. */
+/* The last reader cannot wake the writer. The next call of this reader wakes the writer. */
 static void rwlock_owed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -72,7 +72,7 @@ static void rwlock_owed_thread(unsigned int thread)
 	rwlock_owe();
 }
 
-/* A reader that came through the gate cannot wake there, and another thread does it. */
+/* A reader that has passed the gate cannot wake the next waiter there. Another thread wakes it. */
 static void rwlock_gate_owes_thread(unsigned int thread)
 {
 	int ret;
@@ -91,7 +91,10 @@ static void rwlock_gate_owes_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-/* A trylock cannot wake at the gate: a reader that holds the lock does it, or the thread itself. */
+/*
+ * A trylock cannot wake the next waiter at the gate. A reader that holds the lock wakes it, or the
+ * thread itself does later.
+ */
 static void rwlock_try_owes_thread(unsigned int thread)
 {
 	int ret;
@@ -113,7 +116,7 @@ static void rwlock_try_owes_thread(unsigned int thread)
 	}
 }
 
-/* The same for a writer, with a reader and a writer behind it. */
+/* Like rwlock_try_owes_thread(), for a writer, with a reader and a writer behind it. */
 static void rwlock_writer_owes_thread(unsigned int thread)
 {
 	if (thread) {
@@ -148,7 +151,7 @@ SCENARIO("rwlock private", 3, rwlock_set_up(WRITER | PRIVATE), rwlock_thread, rw
 SCENARIO("rwlock fair", 3, rwlock_set_up(FAIR), rwlock_thread, rwlock_finish);
 SCENARIO("rwlock robust", 3, rwlock_set_up(WRITER | ROBUST), rwlock_thread, rwlock_finish);
 
-/* One thread locks for reading twice, whatever the writer waits for. */
+/* One thread locks twice for reading, whatever the writer waits for. */
 static void rwlock_twice_thread(unsigned int thread)
 {
 	if (thread == 1)
@@ -190,7 +193,7 @@ static void rwlock_try_thread(unsigned int thread)
 
 SCENARIO("rwlock trylock", 3, rwlock_set_up(WRITER), rwlock_try_thread, rwlock_finish);
 
-/* If destroy succeeds, the lock may be freed with the data that it protected. */
+/* If destroy succeeds, the lock may be freed, together with the data that it protected. */
 static void rwlock_destroyed_by(unsigned int thread, bool writes)
 {
 	if (!thread) {
@@ -228,8 +231,8 @@ SCENARIO("rwlock robust destroyed after a reader", 2, rwlock_set_up(WRITER | ROB
 	 rwlock_reader_destroyed_thread, no_finish);
 
 /*
- * A writer cannot wake at the gate, where another thread sleeps. That thread may destroy the lock
- * as soon as it has read, wherever the writer is.
+ * A writer cannot wake the thread that sleeps at the gate. That thread may destroy the lock as soon
+ * as it has read, even if the writer is still in its call.
  */
 static void rwlock_destroyed_owing_thread(unsigned int thread)
 {
@@ -268,7 +271,7 @@ SCENARIO("rwlock fair destroyed after a writer that owes", 2, rwlock_set_up(FAIR
 SCENARIO("rwlock robust destroyed after a writer that owes", 2, rwlock_set_up(WRITER | ROBUST),
 	 rwlock_destroyed_owing_thread, no_finish);
 
-/* Death of a writer. */
+/* A writer dies. */
 static void rwlock_death_set_up(void)
 {
 	rwlock_set_up(WRITER | ROBUST);
@@ -315,8 +318,8 @@ static void rwlock_lost_thread(unsigned int thread)
 SCENARIO("rwlock not recoverable", 3, rwlock_death_set_up(), rwlock_lost_thread, no_finish);
 
 /*
- * A writer that gets the gate from a dead writer, and gives up because of readers, leaves the lock
- * to the next writer.
+ * A writer gets the gate from a dead writer and gives up because of readers. It leaves the lock to
+ * the next writer.
  */
 static void rwlock_abandoned_set_up(void)
 {

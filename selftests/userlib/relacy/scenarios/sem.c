@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Semaphores: what was written before a post is visible to the thread that consumed it. */
+/*
+ * Semaphores: the data that was written before a post is visible to the thread that consumed the
+ * post.
+ */
 #include <errno.h>
 #include <time.h>
 
@@ -36,7 +39,7 @@ SCENARIO("sem", 3, sem_set_up(0, 0), sem_thread, sem_finish);
 SCENARIO("sem private", 3, sem_set_up(PRIVATE, 0), sem_thread, sem_finish);
 SCENARIO("sem fair", 3, sem_set_up(FAIR, 0), sem_thread, sem_finish);
 
-/* Two posts, two waits. */
+/* There are two posts and two waits. */
 static void sem_many_thread(unsigned int thread)
 {
 	if (thread < 2) {
@@ -50,7 +53,7 @@ SCENARIO("sem two posts", 4, sem_set_up(0, 0), sem_many_thread, sem_finish);
 SCENARIO("sem private two posts", 4, sem_set_up(PRIVATE, 0), sem_many_thread, sem_finish);
 SCENARIO("sem fair two posts", 4, sem_set_up(FAIR, 0), sem_many_thread, sem_finish);
 
-/* Used as a lock. */
+/* The semaphore is used as a lock. */
 static void sem_lock_thread(unsigned int thread)
 {
 	CHECK(!memwait_sem_wait(&shared->sem));
@@ -68,7 +71,7 @@ SCENARIO("sem as a lock", 3, sem_set_up(0, 1), sem_lock_thread, sem_lock_finish)
 SCENARIO("sem private as a lock", 3, sem_set_up(PRIVATE, 1), sem_lock_thread, sem_lock_finish);
 SCENARIO("sem fair as a lock", 3, sem_set_up(FAIR, 1), sem_lock_thread, sem_lock_finish);
 
-/* A thread whose wait has returned may free it. */
+/* A thread whose wait has returned may free the semaphore. */
 static void sem_freed_thread(unsigned int thread)
 {
 	if (thread) {
@@ -85,7 +88,8 @@ SCENARIO("sem private freed", 2, sem_set_up(PRIVATE, 0), sem_freed_thread, no_fi
 SCENARIO("sem fair freed", 2, sem_set_up(FAIR, 0), sem_freed_thread, no_finish);
 
 /*
- * If destroy reports no waiter, the semaphore may be freed, and what preceded the posts is visible.
+ * If destroy reports no waiter, the semaphore may be freed, and the data written before the posts
+ * is visible.
  */
 static void sem_destroyed_thread(unsigned int thread)
 {
@@ -108,7 +112,7 @@ static void sem_destroyed_thread(unsigned int thread)
 
 SCENARIO("sem destroyed", 2, sem_set_up(0, 0), sem_destroyed_thread, no_finish);
 
-/* With a deadline. No post is lost. */
+/* The wait has a deadline. No post is lost. */
 static void sem_timed_thread(unsigned int thread)
 {
 	int ret;
@@ -124,7 +128,7 @@ static void sem_timed_thread(unsigned int thread)
 	if (ret)
 		return;
 	CHECK(shared->data == 1);
-	/* For the other waiter. */
+	/* This post is for the other waiter. */
 	CHECK(!memwait_sem_post(&shared->sem));
 }
 
@@ -140,8 +144,8 @@ SCENARIO("sem deadline", 3, sem_set_up(0, 0), sem_timed_thread, sem_timed_finish
 SCENARIO("sem fair deadline", 3, sem_set_up(FAIR, 0), sem_timed_thread, sem_timed_finish);
 
 /*
- * Two posts for three waiters, two of which may die: no thread sleeps while the value is positive,
- * and only posts that dead threads consumed are lost.
+ * There are two posts for three waiters, two of which may die. No thread sleeps while the value is
+ * positive, and only posts that dead threads consumed are lost.
  */
 static bool sem_may_stop(void)
 {

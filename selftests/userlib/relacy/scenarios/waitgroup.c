@@ -10,7 +10,7 @@ static void group_set_up(unsigned int flags, unsigned int count)
 	CHECK(!memwait_waitgroup_init(&shared->group, flags, count));
 }
 
-/* A thread whose wait has returned sees all that was done before, and may free the group. */
+/* A thread whose wait has returned sees everything that was done before, and may free the group. */
 static void group_thread(unsigned int thread)
 {
 	if (thread) {
@@ -27,7 +27,7 @@ static void group_thread(unsigned int thread)
 SCENARIO("waitgroup", 3, group_set_up(0, 2), group_thread, no_finish);
 SCENARIO("waitgroup private", 3, group_set_up(PRIVATE, 2), group_thread, no_finish);
 
-/* Two threads wait, and the count rises again. */
+/* Two threads wait. The count rises again. */
 static void group_waiters_thread(unsigned int thread)
 {
 	if (thread) {
@@ -48,7 +48,7 @@ static void group_finish(void)
 
 SCENARIO("waitgroup two waiters", 3, group_set_up(0, 1), group_waiters_thread, group_finish);
 
-/* The last done cannot wake, and is repeated. */
+/* The last done cannot wake the waiters, and is repeated. */
 static void group_refused_thread(unsigned int thread)
 {
 	int ret;
@@ -70,7 +70,7 @@ SCENARIO("waitgroup refused", 3, group_set_up(0, 1), group_refused_thread, group
 SCENARIO("waitgroup refused private", 3, group_set_up(PRIVATE, 1), group_refused_thread,
 	 group_finish);
 
-/* One done too many: it fails, and no waiter sleeps on. */
+/* One done too many fails, and no waiter continues to sleep because of it. */
 static void group_surplus_thread(unsigned int thread)
 {
 	if (thread)
@@ -87,7 +87,7 @@ static void group_surplus_finish(void)
 
 SCENARIO("waitgroup surplus", 3, group_set_up(0, 1), group_surplus_thread, group_surplus_finish);
 
-/* Destroyed by a thread that has not waited. */
+/* A thread that has not waited destroys the group. */
 static void group_destroyed_thread(unsigned int thread)
 {
 	if (!thread) {
@@ -118,7 +118,7 @@ static void group_timed_thread(unsigned int thread)
 
 SCENARIO("waitgroup deadline", 2, group_set_up(0, 1), group_timed_thread, group_finish);
 
-/* A thread that dies is done or is not. */
+/* If a thread dies, its done takes effect completely or not at all. */
 static bool group_may_stop(void)
 {
 	return deaths() && sim_latest(&shared->group, 4) & MEMWAIT_WAITGROUP_MAX;
