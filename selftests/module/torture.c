@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * All operations at once, with exact accounting. Processes with several threads randomly wait, arm,
- * notify, requeue, cancel, read, poll, fork, and close contexts or pass them to each other, on a
- * few words, with deadlines near zero and with signals, while some of the words are mapped and
- * unmapped. Then all threads come to rest, and everything must add up:
+ * All operations at the same time, with exact accounting. Processes with several threads randomly
+ * wait, arm, notify, requeue, cancel, read, poll, fork, and close contexts or pass them to each
+ * other. They use a few words, very short deadlines, and signals, while some of the words are mapped
+ * and unmapped. Then all threads come to rest, and these conditions must hold:
  *
  * - each word has exactly the waiters that are known to wait on it;
- * - the sum of the results of the notifies is the number of OKs that were received;
- * - every pending wait has ended once;
+ * - the sum of the results of all notifies is the number of OKs that were received;
+ * - every pending wait has ended exactly once;
  * - no ordered wait is pending if a wait that was queued later was notified;
  * - no waiter waits on a word for a value that the word no longer has, if each change of the word
- *   was followed by a notify of all;
- * - after a notify of all no thread sleeps, and nothing is left, not even in the counts of the
- *   module.
+ *   was followed by a notify of all waiters;
+ * - after a notify of all waiters no thread sleeps, and no wait is left, not even in the counts of
+ *   the module.
  *
  * Then the threads continue. A second test closes contexts with pending waits, and has processes
  * that are killed, dump core or call execve(2). A notify that such a process received may be passed
- * on, or may find no next waiter. Therefore no round may miss more notifies than these processes
- * could have received.
+ * on, or may find no next waiter. Therefore the number of notifies that are missing in a round must
+ * not exceed the number that these processes could have received.
  *
- * The choices of a thread follow from the seed; their effects also depend on the scheduler. On
- * failure the last calls of every thread are printed. MEMWAIT_TORTURE_SECONDS sets the duration of
- * each test, MEMWAIT_TORTURE_SEED the seed.
+ * The seed determines the choices of a thread; their effects also depend on the scheduler. On
+ * failure the test prints the last calls of every thread. MEMWAIT_TORTURE_SECONDS sets the duration
+ * of each test, and MEMWAIT_TORTURE_SEED the seed.
  */
 #include "torture_calls_test.h"
 
