@@ -17,7 +17,7 @@ else
 	echo "ok 1 $name"
 fi
 
-# A node that fails immediately, as if its package were missing
+# This node fails immediately, as if its package were missing.
 elsewhere=$(mktemp -d)
 printf '#!/bin/sh\nexit 1\n' >"$elsewhere/node"
 chmod 755 "$elsewhere/node"

@@ -2,8 +2,8 @@
 /*
  * All operations at the same time, with exact accounting. Processes with several threads randomly
  * wait, arm, notify, requeue, cancel, read, poll, fork, and close contexts or pass them to each
- * other. They use a few words, very short deadlines, and signals, while some of the words are mapped
- * and unmapped. Then all threads come to rest, and these conditions must hold:
+ * other. They use a few words, very short deadlines, and signals, while some of the words are
+ * mapped and unmapped. Then all threads come to rest, and these conditions must hold:
  *
  * - each word has exactly the waiters that are known to wait on it;
  * - the sum of the results of all notifies is the number of OKs that were received;

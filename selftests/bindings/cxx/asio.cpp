@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Asio polls for edges. Many operations end together, and each readiness has one dispatch. */
+/*
+ * Asio polls for edges. Many operations end together, and there is one dispatch for each readiness
+ * event.
+ */
 #include <memwait/task.hpp>
 
 #include "test.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Measures lock and unlock, and an awaited wake-up, in C and C++: see selftests/bench/bindings.
- * Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts right.
+ * Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts correctly.
  */
 #include <memwait/task.hpp>
 

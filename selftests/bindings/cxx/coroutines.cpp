@@ -34,7 +34,7 @@ static void dispatch_until(memwait::loop &loop, Condition condition)
 
 static std::atomic<int> cancels;
 
-/* Interposes the library's function, to count the calls by memwait.hpp. */
+/* Interposes the library's function, to count the calls from memwait.hpp. */
 extern "C" int memwait_op_cancel(memwait_op_t *op)
 {
 	static const auto real =
@@ -79,8 +79,8 @@ struct objects {
 };
 
 /*
- * A way to wait. @block makes the wait block, and @wake ends it. @untaken returns whether a
- * coroutine that was destroyed has left what @wake released.
+ * A way to wait. @block makes the wait block, and @wake ends it. After a waiting coroutine was
+ * destroyed, @untaken returns whether it has left what @wake released.
  */
 struct way {
 	const char *name;
@@ -297,7 +297,7 @@ static void awaited()
 	}
 }
 
-/* A call for a free object does not wait. */
+/* A call on a free object does not wait. */
 static void at_once()
 {
 	memwait::loop loop;
@@ -376,7 +376,7 @@ static void deadlines()
 	all.shared.unlock();
 }
 
-/* A coroutine that is destroyed while it waits takes nothing, including a later wake. */
+/* A coroutine that is destroyed while it waits consumes nothing, including a later wake-up. */
 static void destroyed_pending()
 {
 	for (const way &way : ways()) {
@@ -399,7 +399,7 @@ static void destroyed_pending()
 	}
 }
 
-/* The coroutine is destroyed after it was woken, before the loop has read the completion. */
+/* The coroutine is destroyed after it was woken and before the loop has read the completion. */
 static void destroyed_unread()
 {
 	for (const way &way : ways()) {
@@ -420,8 +420,8 @@ static void destroyed_unread()
 }
 
 /*
- * The coroutine is destroyed after the loop has read the completion, by another coroutine that is
- * resumed earlier.
+ * The loop has read the completion. Another coroutine, which is resumed earlier, destroys the
+ * coroutine.
  */
 static void destroyed_ready()
 {
@@ -486,7 +486,9 @@ static void barriers()
 	      (two.get() == memwait::barrier_status::serial));
 }
 
-/* When the loop ends, each pending wait throws, and so does each later wait of the coroutine. */
+/*
+ * When the loop ends, each pending wait throws, and each later wait of the coroutine also throws.
+ */
 static void shut_down()
 {
 	for (const way &way : ways()) {
@@ -527,7 +529,8 @@ static void shut_down()
 
 /*
  * The coroutine that close() resumes destroys another coroutine, which also waits. The C loop has
- * already been freed, so that must not cancel its operation.
+ * already been freed. Therefore the destruction must not cancel the operation of the other
+ * coroutine.
  */
 static void unwound_by_close()
 {
@@ -664,7 +667,7 @@ static void owned()
 	CHECK(!has_continued);
 }
 
-/* Assignment destroys the old coroutine of the task immediately. */
+/* An assignment destroys the old coroutine of the task immediately. */
 static void assigned()
 {
 	memwait::loop loop;
@@ -685,7 +688,7 @@ static void assigned()
 	CHECK(task.done() && task.get() == 2);
 }
 
-/* Results in braces, converted results, and references. */
+/* Tests results in braces, converted results, and references. */
 static void results()
 {
 	int number = 0;
@@ -705,7 +708,7 @@ static void results()
 	CHECK(number == 2);
 }
 
-/* A process dies while it holds the mutex that a coroutine waits for. */
+/* A process dies while it holds the mutex for which a coroutine waits. */
 static void robust()
 {
 	for (bool throws : { false, true }) {
@@ -839,7 +842,7 @@ static void robust_shared()
 	CHECK_ERROR(std::errc::state_not_recoverable, write().get());
 }
 
-/* A child cannot use the parent's loop. The end of its copy does not affect the parent. */
+/* A child cannot use the parent's loop. The end of the child's copy does not affect the parent. */
 static void forked()
 {
 	struct shared_data {
@@ -882,7 +885,7 @@ static void forked()
 		CHECK(wait_for_child(pid) == 0);
 		CHECK(!task->done() && loop->pending() == 1);
 	}
-	/* The end of a copy has not resumed a coroutine in the child. */
+	/* The end of the copy has not resumed a coroutine in the child. */
 	CHECK(data.cancelled == 0);
 	data.sem.release();
 	loop->run();
@@ -891,9 +894,9 @@ static void forked()
 }
 
 /*
- * A coroutine that waited at fork() is destroyed in the child, before the loop or after it. That
- * affects neither the mutex, which the parent has locked, nor the wake-up of the parent's
- * coroutine.
+ * A coroutine that waited when the process forked is destroyed in the child, either before or after
+ * the loop. Its destruction affects neither the mutex, which the parent has locked, nor the wake-up
+ * of the parent's coroutine.
  */
 static void forked_in_condition()
 {
@@ -1013,7 +1016,10 @@ static void crowd()
 	CHECK(counter == 400);
 }
 
-/* A task ends right after its awaiter has found it unfinished, as it may in another thread. */
+/*
+ * A task ends immediately after its awaiter has found that it is unfinished. This may happen if the
+ * task runs in another thread.
+ */
 static void awaited_at_its_end()
 {
 	struct ends_between {
@@ -1090,7 +1096,7 @@ static void watched()
 	CHECK(counted == 3);
 }
 
-/* A watch has left its loop before its function is destroyed. */
+/* A watch must have left its loop before its function is destroyed. */
 static void watch_leaves_first()
 {
 	std::atomic<int> word{ 0 };
@@ -1106,7 +1112,7 @@ static void watch_leaves_first()
 	CHECK(woken == 0);
 }
 
-/* The destructor of a watch waits for its function, which runs in another thread. */
+/* The destructor of a watch waits for the watch's function, which runs in another thread. */
 static void watch_ends_while_its_function_runs()
 {
 	std::atomic<int> word{ 0 };
@@ -1133,7 +1139,7 @@ static void watch_ends_while_its_function_runs()
 	CHECK(memwait::notify_one(word) == 0);
 }
 
-/* Many operations end at one edge, and each edge has one dispatch. */
+/* Many operations end at one edge, and there is one dispatch for each edge. */
 static void one_edge()
 {
 	constexpr int crowd = 300;
@@ -1153,7 +1159,7 @@ static void one_edge()
 		}(loop, sem, done));
 	}
 	sem.release(crowd);
-	/* Without an edge now, there would never be another edge. */
+	/* If there were no edge now, there would never be another edge. */
 	while (epoll_wait(epoll, &event, 1, 0) == 1)
 		loop.dispatch();
 	CHECK(done == crowd);

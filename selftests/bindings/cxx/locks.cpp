@@ -46,7 +46,7 @@ static_assert(have_native_handles<memwait::mutex, memwait::robust_mutex, memwait
 				  memwait::binary_semaphore, memwait::barrier, memwait::latch,
 				  memwait::event, memwait::channel<int>, memwait::loop>);
 
-/* Objects that are initialised at compile time */
+/* Objects that are initialised at compile time. */
 #ifdef __cpp_constinit
 #define CONSTINIT	constinit
 #else
@@ -56,10 +56,10 @@ static CONSTINIT memwait::mutex early;
 static CONSTINIT memwait::counting_semaphore<> early_sem(1, memwait::process_private);
 static CONSTINIT memwait::event early_event(memwait::process_private);
 
-/* A namespace that has functions with the names of the header's internal functions */
+/* A namespace that has functions with the names of the header's internal functions. */
 namespace theirs {
 
-/* A clock that meets the standard's requirements and runs half as fast as steady_clock */
+/* A clock that meets the standard's requirements and runs half as fast as steady_clock. */
 struct slow_clock {
 	using duration = std::chrono::nanoseconds;
 	using rep = duration::rep;
@@ -88,7 +88,7 @@ void to_bits(Any &&...) = delete;
 
 using theirs::slow_clock;
 
-/* In a child, because the library opens the device only once. */
+/* Runs in a child, because the library opens the device only once. */
 static void no_device()
 {
 	pid_t pid = child([] {
@@ -165,7 +165,7 @@ static void check_exclusive()
 		const slow_clock::time_point later = slow_clock::now() + 2ms;
 		CHECK(!lock.try_lock_until(later));
 		CHECK(slow_clock::now() >= later);
-		/* Beyond the range of every clock */
+		/* This time is beyond the range of every clock. */
 		is_last = true;
 		CHECK(lock.try_lock_for(std::chrono::hours::max()));
 		lock.unlock();
@@ -270,7 +270,7 @@ static void condition()
 	CHECK(!condition.wait_until(lock, later, [] { return false; }));
 	CHECK(slow_clock::now() >= later);
 	CHECK(condition.wait_until(lock, start, [] { return true; }));
-	/* A predicate that throws leaves the mutex as it is. */
+	/* A predicate that throws does not change the state of the mutex. */
 	try {
 		condition.wait(lock, []() -> bool { throw 1; });
 	} catch (int) {
@@ -281,7 +281,10 @@ static void condition()
 }
 
 #ifdef __cpp_lib_jthread
-/* A stop request ends a wait at any time; without one, the wait works as without a token. */
+/*
+ * A stop request ends a wait at any time. Without a stop request, the wait works as without a
+ * token.
+ */
 template <class Mutex>
 static void check_stop(Mutex &mutex)
 {
@@ -321,7 +324,7 @@ static void check_stop(Mutex &mutex)
 		CHECK(condition.wait(lock, source.get_token(), [] { return true; }));
 	}
 
-	/* A stop between the check of the token and the wait */
+	/* The stop comes between the check of the token and the wait. */
 	std::stop_source source;
 	CHECK(!condition.wait(lock, source.get_token(), [&] {
 		source.request_stop();
@@ -366,14 +369,14 @@ static void stopped()
 }
 #endif
 
-/* Returns the deadline for the time @since the epoch. */
+/* Returns the deadline that is @since after the epoch. */
 template <class Duration>
 static std::timespec time_of(Duration since)
 {
 	return memwait::deadline(std::chrono::time_point<system_clock, Duration>(since)).time;
 }
 
-/* Clock periods that are not a whole number of nanoseconds */
+/* Clock periods that are not a whole number of nanoseconds. */
 static void odd_periods()
 {
 	using frames = std::chrono::duration<std::int64_t, std::ratio<1, 60>>;
@@ -394,7 +397,7 @@ static void odd_periods()
 	CHECK(time.tv_sec == century && time.tv_nsec > 0);
 	time = time_of(days(36525));
 	CHECK(time.tv_sec == century && time.tv_nsec == 0);
-	/* Rounded up to the next second */
+	/* The time is rounded up to the next second. */
 	time = time_of(picoseconds(1999999999001));
 	CHECK(time.tv_sec == 2 && time.tv_nsec == 0);
 	time = time_of(double_frames(90));
@@ -550,11 +553,11 @@ static void arrivals(memwait::sharing users)
 		CHECK((our == barrier_status::serial) != (their == barrier_status::serial));
 		CHECK_ERROR(std::errc::invalid_argument, barrier.wait(std::move(token)));
 	}
-	/* All participants have arrived before the first one waits. */
+	/* All participants have arrived before the first participant waits. */
 	memwait::barrier::arrival_token token = barrier.arrive();
 	std::thread([&] { CHECK(barrier.arrive_and_wait() != barrier_status::timeout); }).join();
 	CHECK(barrier.wait(std::move(token)) != barrier_status::timeout);
-	/* A thread exits after it has arrived, which withdraws its arrival. */
+	/* If a thread exits after it has arrived, its arrival is withdrawn. */
 	std::thread([&] { left.emplace(barrier.arrive()); }).join();
 	CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
 	CHECK_ERROR(std::errc::operation_canceled, barrier.wait(std::move(*left)));
@@ -581,7 +584,7 @@ static void arrivals_of_both()
 	CHECK_ERROR(std::errc::invalid_argument, memwait::barrier(memwait::barrier::max() + 1));
 }
 
-/* Has no default constructor. */
+/* This type has no default constructor. */
 struct item {
 	explicit item(int n) : number(n), twice(2 * n)
 	{
@@ -753,7 +756,7 @@ static void places()
 	CHECK_ERROR(std::errc::invalid_argument, memwait::mapping(fd, 4097, 4096));
 	close(fd);
 
-	/* Assignment unmaps the old mapping immediately. */
+	/* An assignment unmaps the old mapping immediately. */
 	memwait::mapping &same = one;
 	void *const old = one.data();
 	one = std::move(two);
@@ -763,7 +766,7 @@ static void places()
 	CHECK(!one.attach<memwait::mutex>(4096).try_lock());
 }
 
-/* In shared memory. */
+/* The data is in shared memory. */
 struct guarded {
 	memwait::robust_state state;
 	memwait::condition_variable condition;
@@ -860,7 +863,7 @@ static void not_repaired()
 	CHECK_ERROR(std::errc::state_not_recoverable, (void)mutex.try_lock());
 	CHECK_ERROR(std::errc::state_not_recoverable, (void)mutex.try_lock_for(1h));
 
-	/* A type without a repair function gets an error, and does not leave the mutex locked. */
+	/* If the type has no repair function, locking fails, and the mutex does not stay locked. */
 	memwait::mapping other_memory(4096);
 	guarded &other = new_guarded(other_memory);
 	memwait::robust_mutex other_mutex(other.state, [] {});
@@ -870,7 +873,7 @@ static void not_repaired()
 	CHECK_ERROR(std::errc::state_not_recoverable, plain.lock());
 }
 
-/* In shared memory. */
+/* The data is in shared memory. */
 struct shared_guarded {
 	memwait::robust_shared_state state;
 	std::atomic<int> ready;
@@ -892,7 +895,10 @@ static void die_writing(shared_guarded &data, memwait::robust_shared_mutex &mute
 	kill_child(pid);
 }
 
-/* Each function that locks a robust shared mutex repairs it, and then holds the requested lock. */
+/*
+ * Each function that locks a robust shared mutex repairs the data, and then holds the requested
+ * lock.
+ */
 static void repaired_shared()
 {
 	memwait::mapping memory(4096);
@@ -973,7 +979,7 @@ static void repaired_shared()
 	CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
 }
 
-/* A waiter of a condition variable finds that the owner has died when it reacquires the mutex. */
+/* When a waiter of a condition variable reacquires the mutex, it finds that the owner has died. */
 static void repaired_in_wait()
 {
 	for (bool throws : { false, true }) {
@@ -991,7 +997,10 @@ static void repaired_in_wait()
 			mutex.lock();
 			data.half = 1;
 			data.condition.notify_one();
-			/* Die when the waiter waits for the mutex, even if it was not requeued. */
+			/*
+			 * The child dies when the waiter waits for the mutex, even if the waiter
+			 * was not requeued.
+			 */
 			await_asleep(getppid());
 			raise(SIGKILL);
 		});
@@ -1063,7 +1072,7 @@ static void fifo()
 	CHECK((order == std::vector<int>{ 0, 1, 2, 3 }));
 }
 
-/* Makes a static object, and a detached thread that waits for it from now on. */
+/* Makes a static object, and a detached thread that waits for this object. */
 template <class Object, class Wait, class... Arguments>
 static void wait_for_static(Wait wait, Arguments... arguments)
 {
@@ -1108,7 +1117,7 @@ static void wait_for_static(const std::string &kind, memwait::sharing sharing)
 		}, 1, sharing);
 }
 
-/* A separate program: it, or a child of it, returns from main() while a thread waits. */
+/* A separate program. The program, or a child of it, returns from main() while a thread waits. */
 static int end_while_waited_for(const std::string &kind, bool is_private, bool forks)
 {
 	wait_for_static(kind, is_private ? memwait::process_private : memwait::process_shared);
@@ -1146,7 +1155,7 @@ int main(int argc, char **argv)
 	if (argc == 4)
 		return end_while_waited_for(argv[1], !std::strcmp(argv[2], "private"),
 					    !std::strcmp(argv[3], "forks"));
-	/* First, because it needs a process that has not opened the device. */
+	/* This test is first, because it needs a process that has not opened the device. */
 	test("no device", no_device);
 	test("mutexes", exclusive);
 	test("recursive mutex", recursive);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A test is a function. test() prints "ok NAME" or "not ok NAME"; CHECK() prints what failed. */
+/*
+ * A test is a function. test() prints "ok NAME" or "not ok NAME". CHECK() prints the expression
+ * that failed.
+ */
 #ifndef TEST_HPP
 #define TEST_HPP
 
@@ -50,8 +53,8 @@ inline int failed_checks, failed_tests;
 	} while (0)
 
 /*
- * The time limit that ends a hang: seconds on an idle machine, times the measured slowness (see
- * measure_slowness() in selftests/vm/init)
+ * The time limit that ends a test that hangs: seconds on an idle machine, multiplied by the
+ * measured slowness (see measure_slowness() in selftests/vm/init).
  */
 inline unsigned int limit(unsigned int seconds)
 {
@@ -78,7 +81,7 @@ inline void test(const char *name, void (*function)())
 	std::fflush(stdout);
 }
 
-/* Returns the state of a thread or process, a letter: see proc(5). */
+/* Returns the state of a thread or process, as one letter: see proc(5). */
 inline char state_of(pid_t id)
 {
 	std::ifstream file("/proc/" + std::to_string(id) + "/stat");
@@ -147,7 +150,7 @@ private:
 	std::thread thread_;
 };
 
-/* Forks a child that runs @work, and exits with 1 if a check failed there. */
+/* Forks a child that runs @work. The child exits with 1 if a check has failed in it. */
 template <class Work>
 pid_t child(Work work)
 {

@@ -4,8 +4,9 @@ const { runTests, skip, test } = require('./harness');
 
 for (const part of ['words', 'objects', 'workers', 'scripts', 'processes', 'examples'])
 	require(`./${part}`);
-// Loaded last, because it creates objects when it is loaded, and a test needs a process that has not created any.
+// This file is loaded last, because it creates objects when it is loaded, and a test needs a
+// process that has not created any object.
 test('the contenders of the benchmark count right', () => require('./bench')(0));
-// They take minutes.
+// These tests take minutes.
 skip('ECMAScript\'s own tests', 'TEST262=CHECKOUT node test262.js runs them');
 runTests();

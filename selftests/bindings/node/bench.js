@@ -2,7 +2,7 @@
 'use strict';
 /*
  * Measures lock and unlock, and an awaited wake-up, in JavaScript: see selftests/bench/bindings.
- * run(0) only checks that each contender counts right.
+ * run(0) only checks that each contender counts correctly.
  */
 const memwait = require(process.env.MEMWAIT_NODE || 'memwait');
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// The program that child() starts. It runs the code of one message. The channel does not keep the process alive.
+// The program that child() starts. It runs the code of one message. The IPC channel does not keep
+// the process alive.
 process.once('message', (source) => {
 	const send = (message) => process.send(message);
 	process.channel.unref();

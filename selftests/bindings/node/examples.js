@@ -7,11 +7,11 @@ const fs = require('fs');
 const os = require('os');
 const path = require('path');
 
-// The folder in a checkout, or in the guest
+// The folder of the examples, in a checkout or in the guest.
 const folder = ['../../../userlib/bindings/node', '../userlib/node']
 	.map((folder) => path.join(__dirname, folder)).find((folder) => fs.existsSync(folder));
 
-// Files that the examples create to share memory; none may be left.
+// Files that the examples create to share memory. No such file may be left.
 function files()
 {
 	return fs.readdirSync('/dev/shm').filter((name) => name.startsWith('memwait-'));
@@ -19,7 +19,8 @@ function files()
 
 function run(program)
 {
-	// A link of the package's name, because its folder may have another name
+	// Makes a link with the package's name, because the folder of the package may have another
+	// name.
 	const modules = fs.mkdtempSync(path.join(os.tmpdir(), 'modules-'));
 	const before = files();
 	try {

@@ -2,9 +2,9 @@
 'use strict';
 /*
  * test(name, function) adds a test. Tests run in the order of these calls, for at most five minutes
- * each. worker() and child() run the text of a function in a thread or a process, with memwait, the
- * shared buffer, and send(), whose messages next() returns. Start children before they are needed,
- * because a start takes long.
+ * each. worker() and child() run the text of a function in a thread or a process. The function can
+ * use memwait, the shared buffer, and send(); next() returns the messages that were sent. A test
+ * should start children early, because a start takes long.
  */
 const assert = require('assert');
 const fs = require('fs');
@@ -42,7 +42,7 @@ function skip(name, reason)
 	tests.push({ name: `${name} # SKIP ${reason}` });
 }
 
-// Resolves when is() is true. Pauses longer each time, to leave the CPU to a thread that starts.
+// Resolves when is() is true. The pauses become longer, so that a thread that starts gets CPU time.
 async function until(is)
 {
 	for (let pause = 1; !is(); pause = Math.min(2 * pause, 64))
@@ -80,7 +80,7 @@ async function runTests()
 	process.exit(bad ? 1 : 0);
 }
 
-// A queue of messages
+// A queue of messages.
 class Peer {
 	#messages = [];
 	#wanted = [];
@@ -143,7 +143,8 @@ function child()
 	};
 }
 
-// Counts the waiters of an object. Waiters of a fair lock wait on a byte, so each byte is looked up.
+// Counts the waiters of an object. Waiters of a fair lock wait on a byte, so the function checks
+// each byte.
 function sleepers(byteOffset, size)
 {
 	const bytes = new Uint8Array(buffer);
@@ -153,20 +154,21 @@ function sleepers(byteOffset, size)
 	return all;
 }
 
-// Code for takesOne(). All its promises are settled by one dispatch. The first one, which gets an item, calls @last.
+// The code for takesOne(). One dispatch settles all its promises. The first promise, which gets an
+// item, calls @last.
 const wants = `(last) => {
 	const channel = new memwait.Channel(buffer, 512), mutex = new memwait.Mutex(buffer, 64);
 	const semaphore = new memwait.Semaphore(buffer, 128);
 	for (const promise of [channel.recv(), channel.recv(), mutex.lock(), semaphore.acquire()])
 		promise.then(last);
-	// Block the event loop until all results have arrived.
+	// Blocks the event loop until all results have arrived.
 	memwait.wait(i32, 0, 0);
 }`;
 
 /*
- * @begin starts a thread or process that runs wants, and returns it. @end waits until it has ended.
- * Only the first promise consumes something, because its callback ends the thread or process; the
- * results of the other promises go to other waiters.
+ * @begin starts a thread or process that runs wants, and returns it. @end waits until this thread
+ * or process has ended. Only the first promise consumes an item, because its callback ends the
+ * thread or process. The results of the other promises go to other waiters.
  */
 async function takesOne(begin, end)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Preloaded into Node.js, to test results that arrive while a worker is being terminated. The file
- * $MEMWAIT_LATE has three words in shared memory.
+ * This library is preloaded into Node.js, to test results that arrive while a worker is being
+ * terminated. The file $MEMWAIT_LATE has three words in shared memory.
  *
- * If the first word is 1, a thread that is about to take something from the library sets it to 2 and
- * waits until it is 3. While the second word is not 0, MEMWAIT_IOC_WAIT_ASYNC fails with ENOSPC. The
- * third word is the number of next calls of memwait_channel_trysend() that fail with EBUSY, as if
- * another thread were sending.
+ * If the first word is 1, a thread that is about to take a result from the library sets the word to
+ * 2 and waits until it is 3. While the second word is not 0, MEMWAIT_IOC_WAIT_ASYNC fails with
+ * ENOSPC. The third word is a number of calls: the next calls of memwait_channel_trysend(), that
+ * many, fail with EBUSY, as if another thread were sending.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 #include <linux/memwait.h>
 #include <memwait.h>
 
-static _Atomic int *word;	/* three, in a row */
+static _Atomic int *word;	/* three consecutive words */
 
 __attribute__((constructor)) static void begin(void)
 {

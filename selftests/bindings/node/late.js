@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 /*
- * A result that arrives while a worker is being terminated is passed to the next waiter. Needs late.so
- * preloaded, which stops a thread at that moment. Also loads the package twice, like two dependants.
+ * A result that arrives while a worker is being terminated must be passed to the next waiter. The
+ * test needs late.so to be preloaded, which stops a thread at that moment. It also loads the
+ * package twice, as two dependent packages do.
  */
 const { assert, buffer, file, memwait, place, sleepers, test, runTests, until, worker } = require('./harness');
 const { Mutex, RWLock, Condition, Semaphore, Channel, waitAsync, notify, Atomics } = memwait;
@@ -11,7 +12,8 @@ const fs = require('fs');
 const view = new Int32Array(buffer);
 const late = new Int32Array(memwait.map(process.env.MEMWAIT_LATE, 4096));
 
-// Terminates a worker that late.so has stopped. @come makes results arrive for the worker before that.
+// Terminates a worker that late.so has stopped. Before that, @come makes results arrive for the
+// worker.
 async function terminateLate(thread, come)
 {
 	await until(() => Atomics.load(late, 0) === 2);
@@ -40,7 +42,7 @@ test('promises', async () => {
 		signalled.lockSync();
 		new memwait.Condition(buffer, 256).wait(signalled);
 		timed.lockSync();
-		// The words of late.so are in another file than the objects.
+		// The words of late.so are not in the same file as the objects.
 		const late = new Int32Array(memwait.map(process.env.MEMWAIT_LATE, 4096));
 		Atomics.store(late, 0, 1);
 		// If the deadline has passed when the wait begins, the mutex is locked again without the loop.
@@ -158,7 +160,7 @@ test('loaded twice', async () => {
 	assert.strictEqual(notify(view, 0, 1), 1);
 	assert.strictEqual(await second, 'ok');
 	assert.strictEqual(again.wait(other, 0, 0, 1), 'timed-out');
-	// The process exits while these are pending in both.
+	// The process exits while these operations are pending in both copies of the package.
 	waitAsync(view, 0, 0);
 	again.waitAsync(other, 0, 0);
 	new again.Mutex(other.buffer, 64).lock();

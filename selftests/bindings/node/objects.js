@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Objects in one thread.
+// Tests of objects in one thread.
 const { assert, buffer, file, limit, memwait, sleepers, test, until } = require('./harness');
 const { Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event, Channel } = memwait;
 const { constants } = require('buffer');
@@ -42,7 +42,7 @@ test('objects: bad input', async () => {
 		assert.throws(() => Channel.size(size, capacity), outOfRange);
 	}
 	assert.throws(() => Channel.init(buffer, 0, 4, buffer.byteLength / 8), outOfRange);
-	// A buffer that has only the beginning of a channel
+	// This buffer has only the beginning of a channel.
 	const size = Channel.size(8, 4);
 	Channel.init(buffer, 0, 8, 4);
 	const fd = memwait.memfd(size - 8);
@@ -140,7 +140,7 @@ test('objects: arguments of a wrong type, or in a wrong position', async () => {
 		'map, size': (n) => memwait.map(file, n),
 		'memfd': (n) => memwait.memfd(n),
 	};
-	// Atomics.notify() and wait() convert these arguments; these functions do not.
+	// Atomics.notify() and wait() convert these arguments; the functions below do not.
 	const plain = {
 		'Condition.notify': (n) => condition.notify(n),
 		'waiters, index': (n) => memwait.waiters(new Int32Array(buffer), n),
@@ -192,7 +192,7 @@ test('objects: arguments of a wrong type, or in a wrong position', async () => {
 		await refused('withLock, callback', (f) => mutex.withLock(f, {}), callback);
 	// None of these calls has changed an object.
 	assert.deepStrictEqual(bytes(), before);
-	// Valid arguments
+	// Valid arguments.
 	for (const count of [undefined, 0, -1, 1.5, Infinity, -Infinity])
 		condition.notify(count);
 	assert.strictEqual(memwait.waiters(new Int32Array(buffer), 1.5), 0);
@@ -211,7 +211,7 @@ test('objects: arguments of a wrong type, or in a wrong position', async () => {
 test('objects: a signal that is not an instance of AbortSignal', async () => {
 	const mutex = Mutex.init(buffer, 0);
 	const controller = new AbortController();
-	// Like a signal of another realm
+	// An object that looks like a signal of another realm.
 	const signal = {};
 	for (const name of ['throwIfAborted', 'addEventListener', 'removeEventListener'])
 		signal[name] = (...args) => controller.signal[name](...args);
@@ -251,7 +251,7 @@ test('objects: a method of another class', async () => {
 	const Base = Object.getPrototypeOf(Condition), Lock = Object.getPrototypeOf(Mutex);
 	for (const kind of [-1, 8, 2 ** 31, NaN])
 		assert.throws(() => new Base(kind, buffer, 0), { code: 'EINVAL' });
-	// A lock with an invalid number of a lock function, or with that of another class
+	// A lock with an invalid number of a lock function, or with the number of another class.
 	for (const call of [-1, 1.5, 2, 5, 9, 10, 2 ** 31, NaN]) {
 		const lock = new Lock(0, call, buffer, 0);
 		for (const name of ['lockSync', 'tryLock', 'unlock'])
@@ -357,7 +357,7 @@ test('guards: only the first release has an effect', async () => {
 	}
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
 	assert.strictEqual(semaphore.value, 1);
-	// The lock was already unlocked by unlock().
+	// The lock has already been unlocked by unlock().
 	for (const lock of [mutex, rwlock.writer]) {
 		const guard = await lock.lock();
 		lock.unlock();
@@ -387,7 +387,7 @@ test('guards: a wait in between', async () => {
 		guard.release();
 	});
 	await waits[1];
-	// While the waits are pending, others lock the mutex and call unlock().
+	// While the waits are pending, other waiters lock the mutex and call unlock().
 	await mutex.lock();
 	mutex.unlock();
 	controller.abort();
@@ -418,7 +418,8 @@ test('rwlock', async () => {
 		assert.strictEqual(await written, 5);
 		writer.lockSync();
 		assert.strictEqual(reader.tryLock(), false);
-		// Cancelled when it holds the lock, before the promise is settled: the lock passes to the next waiter.
+		// The operation is cancelled when it holds the lock, before the promise is settled:
+		// the lock passes to the next waiter.
 		const late = new AbortController();
 		const told = reader.lock({ signal: late.signal }), after = writer.lock();
 		writer.unlock();
@@ -494,7 +495,7 @@ test('event', async () => {
 	const given = event.wait({ signal: controller.signal });
 	controller.abort(reason);
 	await assert.rejects(given, (error) => error === reason);
-	// A notify of the word does not end a wait, because the event was not set.
+	// A notify of the word does not end a wait if the event was not set.
 	assert.strictEqual(memwait.notify(new Int32Array(buffer), 1), 3);
 	await until(() => memwait.waiters(new Int32Array(buffer), 1) === 3);
 	// All waits that were pending at set() end, even if the event is cleared immediately.
@@ -556,7 +557,7 @@ test('mutex: cancelled at each point', async () => {
 	const mutex = Mutex.init(buffer, 0, { fair: true });
 	await assert.rejects(mutex.lock({ signal: aborted() }), { name: 'AbortError' });
 	assert.strictEqual(mutex.tryLock(), true);
-	// Cancelled while it waits: the next waiter takes its queue position.
+	// The operation is cancelled while it waits: the next waiter takes its queue position.
 	const controller = new AbortController();
 	const given = mutex.lock({ signal: controller.signal });
 	const next = mutex.lock();
@@ -565,7 +566,8 @@ test('mutex: cancelled at each point', async () => {
 	await assert.rejects(given, (error) => error === reason);
 	mutex.unlock();
 	await next;
-	// Cancelled when it holds the mutex, before the promise is settled: the mutex passes to the next waiter.
+	// The operation is cancelled when it holds the mutex, before the promise is settled: the
+	// mutex passes to the next waiter.
 	const late = new AbortController();
 	const told = mutex.lock({ signal: late.signal });
 	const after = mutex.lock();
@@ -573,7 +575,7 @@ test('mutex: cancelled at each point', async () => {
 	late.abort();
 	await assert.rejects(told, { name: 'AbortError' });
 	await after;
-	// Aborted after the promise was fulfilled: the mutex stays locked.
+	// The operation is aborted after the promise was fulfilled: the mutex stays locked.
 	const last = new AbortController();
 	const locked = mutex.lock({ signal: last.signal });
 	mutex.unlock();
@@ -804,7 +806,7 @@ test('channel: an item whose buffer is detached by send()', async () => {
 
 test('neither memory nor descriptors leak', async () => {
 	const view = new Int32Array(buffer);
-	// Large items, so that a leak of items shows in the RSS
+	// The items are large, so that a leak of items shows in the RSS.
 	const SIZE = 60000;
 	const channel = Channel.init(buffer, 64, SIZE, 1);
 	const bytes = new Uint8Array(SIZE);
@@ -850,7 +852,7 @@ test('neither memory nor descriptors leak', async () => {
 	await round(50);
 	const before = await round(50);
 	let after = await round(600);
-	// A thread of V8 frees the memory of collected objects, when it gets a CPU.
+	// A thread of V8 frees the memory of collected objects. It may have to wait for CPU time.
 	const end = performance.now() + limit(60000);
 	while (after.rss >= before.rss + 400 * SIZE && performance.now() < end) {
 		await new Promise((resolve) => setTimeout(resolve, 20));

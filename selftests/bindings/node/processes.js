@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Processes: shared words and objects, deaths, and what keeps a process alive
+// Processes: shared words and objects, deaths, and the waits that keep a process alive.
 const { assert, buffer, child, limit, memwait, place, sleepers, takesOne, test, until, wants } = require('./harness');
 const { Mutex, Semaphore, Channel, waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
@@ -49,7 +49,7 @@ test('processes: a lock, a channel and words between loops and threads', async (
 	mutex.unlock();
 	for (let i = 0; i < 20; i++)
 		assert.strictEqual(new Int32Array((await channel.recv()).buffer)[0], i);
-	// In one queue: an async wait on 64 bits, and a blocked thread that waits on 32 bits
+	// One queue has an async wait on 64 bits and a blocked thread that waits on 32 bits.
 	await until(() => memwait.waiters(view, 4) === 2);
 	assert.strictEqual(notify(view, 4), 2);
 	assert.strictEqual(await a.next(), 'ok');
@@ -124,7 +124,8 @@ test('only pending promises keep a process alive', () => {
 		const memwait = require(${JSON.stringify(place)});
 		const view = new Int32Array(memwait.map(memwait.memfd(4096), 4096));
 		memwait.notify(view, 0);
-		// The loop alone does not keep the process alive, nor do cancelled and settled promises.
+		// The loop alone does not keep the process alive, and neither do cancelled and
+		// settled promises.
 		const controller = new AbortController();
 		const mutex = memwait.Mutex.init(view.buffer, 64);
 		mutex.lockSync();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Scripts that the timeout of vm stops while they block. Their thread continues.
+// Blocking scripts that the timeout of vm stops. The thread of the script continues.
 const { assert, buffer, memwait, sleepers, test, until, worker } = require('./harness');
 const { Mutex, Condition, Semaphore, Channel, wait, waiters } = memwait;
 const vm = require('vm');
@@ -46,7 +46,7 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 		mutex.lockSync();
 		stop(() => condition.waitSync(mutex));
 		assert.throws(() => mutex.destroy(), { code: 'EBUSY' });
-		// Stopped at any point of a loop of waits
+		// The script is stopped at any point of a loop of waits.
 		stop(() => {
 			for (;;)
 				condition.waitSync(mutex, { timeout: 5 });
@@ -60,8 +60,9 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 	}
 });
 
-// Starts a thread that waits for the mutex at 64, which this thread holds, and acquires it when this thread waits for
-// the condition at 128. When that wait has been given up, the other thread calls @then with the mutex held.
+// Starts another thread. It waits for the mutex at 64, which this thread holds, and acquires the
+// mutex when this thread waits for the condition at 128. When this thread's wait has been stopped,
+// the other thread calls @then with the mutex held.
 async function other(then)
 {
 	const thread = worker(`() => {
@@ -103,11 +104,11 @@ test('a script is stopped: another thread dies while it holds the mutex of a con
 		i32[0] = 1;
 	});
 	view[0] = 0;
-	// A wait that is stopped before the other thread has the mutex reacquires it.
+	// If the wait is stopped before the other thread has the mutex, the wait reacquires it.
 	do
 		stop(() => condition.waitSync(mutex));
 	while (view[0] !== 1);
-	// The stopped wait did not keep the mutex; the next owner repairs the data.
+	// The stopped wait does not hold the mutex. The next owner repairs the data.
 	assert.strictEqual(repairs, 0);
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
 	assert.strictEqual(mutex.tryLock(), true);

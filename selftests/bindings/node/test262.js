@@ -2,10 +2,12 @@
 'use strict';
 /*
  * Runs ECMAScript's own tests of Atomics.wait, waitAsync and notify whose names contain TEXT:
- * TEST262=CHECKOUT node test262.js [TEXT]. Runs them three times: with the engine's functions; with the package's
- * functions and agents that are worker threads; and with the package's functions, agents that are processes, and
- * a memfd as SharedArrayBuffer. Each time, a host process runs the tests, and is replaced if a test hangs. Agents
- * are reused by the next test, because a start takes long.
+ * TEST262=CHECKOUT node test262.js [TEXT].
+ *
+ * Runs the tests three times: with the engine's functions; with the package's functions and agents
+ * that are worker threads; and with the package's functions, agents that are processes, and a memfd
+ * instead of a SharedArrayBuffer. In each case a host process runs the tests, and is replaced if a
+ * test hangs. The next test reuses the agents, because a start takes long.
  */
 const fs = require('fs');
 const path = require('path');
@@ -16,9 +18,10 @@ const checkout = process.env.TEST262;
 const memwait = checkout && require(process.env.MEMWAIT_NODE || 'memwait');
 const ways = (process.env.TEST262_WAYS ?? 'engine,threads,processes').split(',');
 const folders = ['wait', 'waitAsync', 'notify'];
-// In ms: the time limits of a test, and of its agents after its end
+// In ms: the time limit of a test, and that of its agents after the end of the test.
 const TEST_TIME = Number(process.env.TEST262_TIME ?? 120000), AFTER = 5000;
-// Tests give an agent 100 ms to fall asleep. A slow machine may need more, so a failed test is repeated.
+// Tests give an agent 100 ms to fall asleep. A slow machine may need longer, so a failed test is
+// repeated.
 const ATTEMPTS = 3;
 
 const tick = new Int32Array(new SharedArrayBuffer(4));
@@ -81,7 +84,8 @@ class Control {
 	}
 }
 
-// Names of the buffers of a host whose agents are processes. Each buffer is a memfd that agents open by its name.
+// The names of the buffers of a host whose agents are processes. Each buffer is a memfd, which
+// agents open by its name.
 const names = new WeakMap();
 
 function MappedBuffer(length, options)
@@ -99,7 +103,7 @@ MappedBuffer.prototype = SharedArrayBuffer.prototype;
 function atomicsOf(way)
 {
 	const own = way === 'engine' ? Atomics : memwait.Atomics;
-	// A copy, because a test may delete the functions that it tests
+	// A copy, because a test may delete the functions that it tests.
 	return Object.create(Object.prototype, Object.getOwnPropertyDescriptors(own));
 }
 
@@ -222,7 +226,7 @@ function host(way, file)
 	});
 }
 
-// Returns the source of a test, and the metadata in its comment that begins with three dashes.
+// Returns the source of a test, and the metadata in the comment that begins with three dashes.
 function readTest(file)
 {
 	const source = fs.readFileSync(file, 'utf8');
@@ -319,7 +323,7 @@ async function main(text)
 	console.log(`TAP version 13\n1..${ways.length}`);
 	for (const [i, way] of ways.entries()) {
 		results[way] = await runWay(way, tests);
-		// Ignore tests that also fail with the engine's own functions.
+		// Ignores tests that also fail with the engine's own functions.
 		const own = new Set(results.engine?.failed.map((line) => line.split(':')[0]));
 		const bad = results[way].failed.filter((line) => !own.has(line.split(':')[0]));
 		console.log(`${bad.length || !results[way].passed ? 'not ok' : 'ok'} ${i + 1} test262: ${way}`);

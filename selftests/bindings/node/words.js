@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Atomics.wait, waitAsync and notify: each step of ECMAScript's specification
+// Tests of Atomics.wait, waitAsync and notify: each step of ECMAScript's specification.
 const { assert, buffer, file, memwait, place, test, worker, until } = require('./harness');
 const { Atomics, wait, waitAsync, notify } = memwait;
 const fs = require('fs');
@@ -12,7 +12,7 @@ const poison = { valueOf() { throw new Error('evaluated'); } };
 const evaluated = { message: 'evaluated' };
 const waits = [wait, waitAsync];
 const shared = new SharedArrayBuffer(1024);
-// In both kinds of memory
+// Runs the tests in both kinds of memory.
 const views = [new Int32Array(buffer), new Int32Array(shared), new BigInt64Array(buffer, 512),
 	       new BigInt64Array(shared, 512)];
 
@@ -56,7 +56,7 @@ function closeDescriptors(name, is = () => true)
 			if (fs.readlinkSync(`/proc/self/fd/${number}`) === name && is(number))
 				fs.closeSync(Number(number));
 		} catch (error) {
-			// The descriptor of the folder is closed already.
+			// The descriptor of the folder has already been closed.
 			assert.strictEqual(error.code, 'ENOENT');
 		}
 	}
@@ -72,7 +72,7 @@ test('descriptors that the program closes', async () => {
 	assert.strictEqual(notify(view, 1), 1);
 	assert.strictEqual(await value, 'ok');
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
-	// Closed by a callback, while results are delivered
+	// A callback closes the descriptor while results are delivered.
 	const next = waitAsync(view, 0, 0).value.then(() => {
 		closeDescriptors(device);
 		return waitAsync(view, 1, 0).value;
@@ -82,7 +82,8 @@ test('descriptors that the program closes', async () => {
 	assert.strictEqual(notify(view, 1), 1);
 	assert.strictEqual(await next, 'ok');
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
-	// Close what a blocking thread polls: only this epoll descriptor contains another epoll descriptor.
+	// Closes the descriptor that a blocking thread polls: only this epoll descriptor contains
+	// another epoll descriptor.
 	closeDescriptors(epoll, (number) => {
 		const watched = fs.readFileSync(`/proc/self/fdinfo/${number}`, 'utf8').matchAll(/tfd: +(\d+)/g);
 		return [...watched].some(([, fd]) => fs.readlinkSync(`/proc/self/fd/${fd}`) === epoll);
@@ -150,7 +151,7 @@ test('only a shared Int32Array or BigInt64Array is accepted', () => {
 		for (const f of waits)
 			assert.throws(() => f(own, poison, poison, poison), TypeError);
 	}
-	// An array that is not shared has no waiters, but the arguments are checked.
+	// An array that is not shared has no waiters, but its arguments are checked.
 	const own = new Int32Array(4);
 	assert.strictEqual(notify(own, 0, 1), 0);
 	assert.strictEqual(notify(own), 0);
@@ -266,7 +267,7 @@ test('waitAsync: an ordinary object, and a promise', async () => {
 	assert.strictEqual(Object.getPrototypeOf(result), Object.prototype);
 	assert.ok(result.value instanceof Promise);
 	assert.strictEqual(notify(views[1], 0, 1), 1);
-	// The event loop settles the promise, never the call of notify().
+	// The event loop settles the promise; a call of notify() never does.
 	let settled = false;
 	result.value.then(() => settled = true);
 	await null;
@@ -314,11 +315,11 @@ test('a word is the same wherever it is mapped', async () => {
 	const { value } = waitAsync(views[0], 11, 0);
 	assert.strictEqual(notify(other, 11), 1);
 	assert.strictEqual(await value, 'ok');
-	// The lower half of a 64-bit word has the same address.
+	// The lower half of a 64-bit word has the same address as the word.
 	const half = waitAsync(new BigInt64Array(buffer), 4, 0n);
 	assert.strictEqual(notify(other, 8), 1);
 	assert.strictEqual(await half.value, 'ok');
-	// In the memory of a descriptor
+	// The array is in the memory of a descriptor.
 	const fd = memwait.memfd(4096);
 	const [a, b] = [0, 1].map(() => new Int32Array(memwait.map(fd, 4096)));
 	fs.closeSync(fd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Blocking waits of threads, and how they end
+// Tests of blocking waits of threads, and of the ways in which these waits end.
 const { assert, buffer, file, limit, memwait, skip, sleepers, takesOne, test, until,
 	wants, worker } = require('./harness');
 const { Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event, Channel } = memwait;
@@ -126,7 +126,7 @@ test('terminate: ends each blocking wait immediately, and nothing is consumed', 
 	condition.destroy();
 	rwlock.reader.unlock();
 	assert.strictEqual(rwlock.writer.tryLock(), true);
-	// The terminated thread no longer counts as an arrival.
+	// The arrival of the terminated thread no longer counts.
 	await assert.rejects(barrier.wait({ timeout: 2 }), { code: 'ETIMEDOUT' });
 	group.done();
 	group.destroy();
@@ -296,7 +296,7 @@ test('robust: a worker exits as the writer', async () => {
 	const readers = await Promise.all([reader.lock(), reader.lock({ timeout: limit(10000) })]);
 	await thread.ended;
 	for (const take of [() => reader.lockSync(), () => reader.tryLock(), () => reader.lock({ timeout: 0 })]) {
-		// The reader that repaired the lock now shares it with other readers.
+		// The reader that repaired the lock now shares the lock with other readers.
 		assert.strictEqual(writer.tryLock(), false);
 		assert.strictEqual(reader.tryLock(), true);
 		reader.unlock();

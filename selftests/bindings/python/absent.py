@@ -31,7 +31,8 @@ for number, call in enumerate(calls):
         assert error.errno == errno.ENOENT and "memwait" in str(error), error
     else:
         raise AssertionError(f"call {number} did not fail")
-# An acquired permit remains acquired, so that it can be released once there is a device.
+# An acquired permit remains acquired. It can be released when the device is
+# available.
 counted = bytearray(memwait.BoundedSemaphore.SIZE)
 counted[memwait.Semaphore.SIZE] = 1
 for n in (1, 1, 2):

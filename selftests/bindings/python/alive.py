@@ -219,7 +219,7 @@ def use(lock, *others):
 def use_and_close(lock, *others):
     use(lock)
     for other in (lock, *others):
-        with contextlib.suppress(AttributeError):   # a side of a lock
+        with contextlib.suppress(AttributeError):   # a side of a lock has no close()
             other.close()
 
 

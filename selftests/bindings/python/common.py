@@ -36,7 +36,8 @@ def waiters(memory, offset=0, size=512):
 def until(condition):
     pause = 0.0005
     while not condition():
-        # Leave the CPU to the awaited thread or process, because there may be only one CPU.
+        # Let the awaited thread or process run, because there may be only one
+        # CPU.
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
 

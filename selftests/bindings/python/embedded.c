@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Preloaded into Python: runs main() in another thread, like a program that embeds Python in a
- * thread. The first thread of the process, which receives the signals, waits until main() returns.
+ * This library is preloaded into Python. It runs main() in another thread, like a program that
+ * embeds Python in a thread. The first thread of the process, which receives the signals, waits
+ * until main() returns.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -289,7 +289,8 @@ def run(suite, kinds, listed):
 
 
 def main(wanted):
-    # About fork() in a process with threads; about coroutines and tasks that a test has left
+    # Warnings about fork() in a process with threads, and about coroutines and
+    # tasks that a test has left.
     warnings.simplefilter("ignore")
     logging.disable()
     signal.signal(signal.SIGALRM, hangs)

@@ -932,7 +932,8 @@ class Tasks(unittest.TestCase):
                 step = asyncio.ensure_future(anext(watch))
                 while not word.waiters():
                     await asyncio.sleep(0)
-                # The notifies are added up, because the task has not run in between.
+                # The notifies are added up, because the task has not run
+                # between them.
                 for _ in range(2):
                     self.assertEqual(word.notify(), 1)
                     until(lambda: hub().loop.dispatch())

@@ -189,7 +189,7 @@ class Timeouts(unittest.TestCase):
         with self.assertRaises(OverflowError):
             barrier.wait(1e100)
         self.assertFalse(barrier.broken)
-        # The failed wait was not counted as an arrival: this one times out.
+        # The failed wait was not counted as an arrival, so this wait times out.
         with self.assertRaises(threading.BrokenBarrierError):
             barrier.wait(0.001)
 

@@ -407,7 +407,7 @@ class Results(unittest.TestCase):
             self.assertRaises(broken, wait)
         other.reset()
         self.assertEqual(sorted(self.together(*[barrier.wait] * 3)), [0, 1, 1])
-        # A short timeout, as the default of the object or as an argument
+        # The short timeout is the default of the object, or an argument.
         hasty = memwait.Barrier(self.memory, timeout=0.01)
         self.assertEqual(self.together(barrier.wait, hasty.wait), [broken, broken])
         barrier.reset()
@@ -1020,7 +1020,7 @@ class Leaks(unittest.TestCase):
             waiting.cancel()
             if _ % 2:
                 loop.close()
-            # A cycle of the loop, its operations and their callbacks
+            # A reference cycle of the loop, its operations and their callbacks.
             cycle = [loop]
             cycle.append(semaphore)
             if not _ % 2:

@@ -216,7 +216,8 @@ class Waits(unittest.TestCase):
                 until(lambda: word.waiters() == 1 or not thread.is_alive())
                 notified = word.notify()
                 self.assertIs(thread.end(), False)
-            # As if a process had set the event and died before it could wake the waiter
+            # This is the state after a process had set the event and died
+            # before it could wake the waiter.
             thread = Thread(event.wait)
             until(lambda: word.waiters() == 1)
             word.add(1)
@@ -518,7 +519,7 @@ class Deaths(unittest.TestCase):
                 self.die_with(lock.writer.acquire)
                 self.assertTrue(lock.reader.acquire(**how))
                 read(n + 1)
-            # A reader that had to wait
+            # This reader had to wait.
             child = Child(lambda: lock.writer.acquire() and signal.pause())
             until(lambda: not lock.reader.acquire(False) or lock.reader.release())
             thread = Thread(lock.reader.acquire)
@@ -717,7 +718,8 @@ class Processes(unittest.TestCase):
                     self.assertEqual(other.bytes("table", 8)[0], 7)
             with self.assertRaises(FileNotFoundError):
                 memwait.Segment(name)
-            # An empty file, as if another process were creating the segment
+            # The file is empty, as if another process were creating the
+            # segment.
             with open(f"/dev/shm/{name}", "xb"), self.assertRaises(TimeoutError):
                 memwait.Segment(name, 4096)
             os.unlink(f"/dev/shm/{name}")

@@ -44,7 +44,8 @@ struct EpollEvent {
     data: u64,
 }
 
-/// `Is::<T>::SEND` says whether T is Send: an inherent constant precedes that of the trait.
+/// `Is::<T>::SEND` is whether T is Send: an inherent constant takes precedence over the constant of
+/// the trait.
 struct Is<T>(std::marker::PhantomData<T>);
 
 trait No {
@@ -55,12 +56,12 @@ trait No {
 
 impl<T> No for Is<T> {}
 
-/// `IsSync::<T>::SYNC` says whether T is Sync.
+/// `IsSync::<T>::SYNC` is whether T is Sync.
 struct IsSync<T>(std::marker::PhantomData<T>);
 
 impl<T> No for IsSync<T> {}
 
-/// `IsShareable::<T>::SHAREABLE` says whether T is Shareable.
+/// `IsShareable::<T>::SHAREABLE` is whether T is Shareable.
 struct IsShareable<T>(std::marker::PhantomData<T>);
 
 impl<T> No for IsShareable<T> {}
@@ -77,7 +78,7 @@ impl<T: Shareable> IsShareable<T> {
     const SHAREABLE: bool = true;
 }
 
-/// Says whether a value, whose type has no name here, is Send: a method by value is found first.
+/// Returns whether a value, whose type has no name here, is Send: a method by value is found first.
 struct Of<T>(T);
 
 trait NotSend {
@@ -108,7 +109,8 @@ type Pointer = *const u8;
 const TYPES: () = {
     assert!(!Is::<Loop>::SEND && !IsSync::<Loop>::SYNC);
     assert!(Is::<Handle>::SEND && IsSync::<Handle>::SYNC);
-    // Locks of values that are Send but not Sync (Data), and of values that are neither (Pointer)
+    // Locks of values that are Send but not Sync (Data), and of values that are neither Send nor
+    // Sync (Pointer).
     assert!(Is::<Mutex<Data>>::SEND && IsSync::<Mutex<Data>>::SYNC);
     assert!(!Is::<Mutex<Pointer>>::SEND && !IsSync::<Mutex<Pointer>>::SYNC);
     assert!(IsSync::<RobustMutex<Data>>::SYNC && !IsSync::<RobustMutex<Pointer>>::SYNC);
@@ -144,8 +146,8 @@ const ENOTRECOVERABLE: i32 = 131;
 const LONG: Duration = Duration::from_secs(100_000);
 const SHORT: Duration = Duration::from_millis(20);
 
-/// The time limit that ends a hang: seconds on an idle machine, times the measured slowness (see
-/// measure_slowness() in selftests/vm/init)
+/// The time limit that ends a test that hangs: seconds on an idle machine, multiplied by the
+/// measured slowness (see measure_slowness() in selftests/vm/init).
 fn limit(seconds: c_uint) -> c_uint {
     let slowness = std::env::var("MEMWAIT_SLOWNESS");
 
@@ -236,7 +238,7 @@ fn dispatch(on: &Loop, count: usize) {
     }
 }
 
-/// Runs first, because the library opens the device only once.
+/// This test runs first, because the library opens the device only once.
 fn no_device() {
     let pid = child(|| {
         let (none, dev, tmpfs) = (b"none\0", b"/dev\0", b"tmpfs\0");
@@ -298,7 +300,7 @@ fn bad_input() {
         assert_eq!(errno(memory.attach::<Mutex<u64>>(usize::MAX - 7)), EINVAL);
         assert_eq!(errno(memory.attach::<Mutex<u64>>(4)), EINVAL);
         assert_eq!(errno(memory.construct(4090, Semaphore::new(1))), EINVAL);
-        // Zeroed memory is not a barrier and not a channel.
+        // Zeroed memory is neither a barrier nor a channel.
         assert_eq!(errno(memory.attach::<Barrier>(0).unwrap().wait()), EINVAL);
         assert_eq!(errno(memory.attach_channel::<u32>(0)), EINVAL);
         assert_eq!(errno(memory.attach_channel::<u32>(4090)), EINVAL);
@@ -339,7 +341,7 @@ fn bad_input() {
     assert!(catch_unwind(AssertUnwindSafe(|| poll_once(&mut ready))).is_err());
 }
 
-/// Which types and futures can be moved to another thread.
+/// Tests which types and futures can be moved to another thread.
 fn bound_to_threads() {
     let () = TYPES;
     let on = Loop::new().unwrap();
@@ -356,7 +358,7 @@ fn bound_to_threads() {
     assert!(is_send!(Ref::new(RwLock::new(0)).read_async(&on)));
     assert!(is_send!(Channel::<u8>::new(1).unwrap().recv_async(&on)));
 
-    // Guards are dropped in another thread than the one that locked.
+    // Guards are dropped in a thread that is not the thread that locked.
     let lock = Ref::new(RwLock::fair(0));
     let guards = (mutex.lock().unwrap(), lock.write().unwrap());
     thread::scope(|scope| {
@@ -396,7 +398,7 @@ fn events() {
             .unwrap()
     });
     until(|| waiters() == 2);
-    // A notify of the word does not end a wait, because the event was not set.
+    // A notify of the word does not end a wait if the event was not set.
     let word = unsafe { memory.attach::<AtomicU32>(64).unwrap() };
     assert_eq!(word::notify(&*word, word::ALL, Scope::Shared), Ok(2));
     until(|| {
@@ -511,7 +513,7 @@ fn threads() {
         cond.notify_one().unwrap();
     });
 
-    // A mutex and a condition variable in one object
+    // A mutex and a condition variable are in one object.
     #[derive(Default)]
     struct Page {
         mutex: Mutex<[u32; 2]>,
@@ -585,7 +587,8 @@ fn threads() {
     });
 }
 
-/// Drops each kind of future before it is polled, while it waits, and after its operation ended.
+/// Drops each kind of future before it is polled, while it waits, and after its operation has
+/// ended.
 fn cancel() {
     let on = Loop::new().unwrap();
 
@@ -732,7 +735,7 @@ fn items_given_back() {
         drop(future);
     };
 
-    // Another handle waits, as another process may.
+    // Another handle waits, as another process might.
     let future = ended();
     let mut waits = begin(other.recv_async(&on));
     drop(future);
@@ -752,7 +755,7 @@ fn items_given_back() {
     assert_eq!(poll_once(&mut waits[1]), Poll::Ready(Ok(Some(1))));
     drop(waits);
 
-    // The channel is full, a receiver waits, and another process receives earlier.
+    // The channel is full, a receiver waits, and another process receives before it.
     let future = ended();
     let mut waits = begin(one.recv_async(&on));
     one.send(2).unwrap();
@@ -849,8 +852,8 @@ fn timeouts() {
     .unwrap();
 }
 
-/// The loop is dropped while futures wait: they fail with ECANCELED, and hold nothing. A leaked
-/// future does no harm.
+/// The loop is dropped while futures wait. They fail with ECANCELED and hold nothing. A leaked
+/// future has no effect.
 fn drop_pending() {
     let on = Loop::new().unwrap();
     let mutex = Ref::new(Mutex::fair(0));
@@ -883,7 +886,8 @@ fn drop_pending() {
     assert_eq!(channel.try_recv(), Ok(Some(1)));
 }
 
-/// Many operations end at one edge, and each edge has one dispatch, as with tokio's AsyncFd.
+/// Many operations end at one edge, and there is one dispatch for each edge, as with tokio's
+/// AsyncFd.
 fn one_edge() {
     const CROWD: usize = 300;
     const EPOLLIN_EPOLLET: u32 = 0x8000_0001;
@@ -902,7 +906,7 @@ fn one_edge() {
     for _ in 0..CROWD {
         sem.post().unwrap();
     }
-    // Without an edge now, there would never be another edge.
+    // If there were no edge now, there would never be another edge.
     while unsafe { epoll_wait(epoll, &mut event, 1, 0) } == 1 {
         on.dispatch().unwrap();
     }
@@ -940,7 +944,8 @@ fn fifo() {
     assert_eq!(*mutex.lock().unwrap(), ["first", "second", "third"]);
 }
 
-/// One thread dispatches; others begin, poll and drop futures. No permit is lost or duplicated.
+/// One thread dispatches. Other threads begin, poll and drop futures. No permit is lost or
+/// duplicated.
 fn other_threads() {
     let on = Loop::new().unwrap();
     let sem = Ref::new(Semaphore::new(0).private());
@@ -1044,7 +1049,7 @@ fn panicking_wakers() {
         assert_eq!(poll_once(future), Poll::Ready(Ok(())));
     }
 
-    // A panic ends run() although a future is pending, but does not end the next run().
+    // A panic ends run() although a future is pending. It does not end the next run().
     let mut futures = [begin(&on), begin(&on)];
     post();
     assert!(panics(|| on.run().unwrap()));
@@ -1073,7 +1078,8 @@ std::thread_local! {
     static DISPATCHED: std::cell::RefCell<Option<std::rc::Rc<Loop>>> = Default::default();
 }
 
-/// A waker that dispatches when it is dropped, like that of an executor that then runs a task.
+/// A waker that dispatches when it is dropped. This is like the waker of an executor that then runs
+/// a task.
 struct Dispatches;
 
 impl Wake for Dispatches {
@@ -1118,7 +1124,8 @@ fn wakers() {
     thread.join().unwrap();
 }
 
-/// The child cannot use copies of the parent's loop and futures, and makes its own.
+/// The child cannot use copies of the parent's loop and futures, and makes its own loop and
+/// futures.
 fn forks() {
     let memory = Shared::anonymous(4096).unwrap();
     let sem = unsafe { memory.construct(0, Semaphore::new(0)).unwrap() };
@@ -1128,7 +1135,8 @@ fn forks() {
     let mut parents = Some(Loop::new().unwrap());
     let mutexes = [64, 128].map(|at| unsafe { memory.construct(at, Mutex::new(0)).unwrap() });
     let cond = unsafe { memory.construct(192, Condvar::new()).unwrap() };
-    // A future whose operation has ended, and one that was not polled; each holds a mutex.
+    // Each of two futures holds a mutex. The operation of one future has ended; the other future
+    // was not polled.
     let guard = mutexes[0].lock().unwrap();
     let mut ended = Some(begin(mutexes[0].lock_async(&on)));
     drop(guard);
@@ -1193,7 +1201,7 @@ struct Objects {
 // SAFETY: all fields are Shareable, and the layout is that of C.
 unsafe impl Shareable for Objects {}
 
-/// Kills a child that has run `work`, which makes it hold a lock or wait.
+/// Kills a child that has run `work`, after which the child holds a lock or waits.
 fn killed(objects: &Objects, work: impl FnOnce()) {
     let pid = child(|| {
         work();
