@@ -8,14 +8,17 @@
 
 #include "wake.h"
 
-/* Completions that a read takes in one lock section. A shorter read shows that none are left. */
+/*
+ * Number of completions that a read takes in one lock section. A read of fewer shows that none are
+ * left.
+ */
 #define MEMWAIT_CHUNK	16
 
-/* The result for a waiter that a notify or a death has reached. */
+/* The effect of a notify, or of the report of a death, on a waiter. */
 enum memwait_claim {
-	MEMWAIT_CLAIM_LOST,	/* its wait had already ended; caller dequeues it */
-	MEMWAIT_CLAIM_PASSED_OVER, /* overdue, and has timed out; or of a dying process; dequeued */
-	MEMWAIT_CLAIM_WON,	/* ended and dequeued, or counted: the notify is spent */
+	MEMWAIT_CLAIM_LOST,	/* its wait had already ended; the caller must dequeue it */
+	MEMWAIT_CLAIM_PASSED_OVER, /* timed out, or of a dying process; was dequeued */
+	MEMWAIT_CLAIM_WON,	/* notify was used: wait was ended and dequeued, or was counted */
 };
 
 enum memwait_state {
@@ -23,7 +26,7 @@ enum memwait_state {
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close, or about to complete */
 	MEMWAIT_COMPLETED,	/* in context->completions.list */
-	MEMWAIT_CACHED,		/* in context->waits.caches; has an old id */
+	MEMWAIT_CACHED,		/* in context->waits.caches; still has its old id */
 };
 
 /**
@@ -33,9 +36,9 @@ enum memwait_state {
  * @next_cached: list of cached waits
  * @id: for completion and cancel
  * @numbered: in &memwait_waits.tree, even while it is cached
- * @count: notifies that counted the wait and were not reported by a completion that was read
- * @reading: with MEMWAIT_PERSISTENT: notifies that the present reader reports; protected by
- *	@read_lock of the context
+ * @count: number of notifies that counted the wait and were not reported by a read
+ * @reading: with MEMWAIT_PERSISTENT: number of notifies that the current reader is reporting;
+ *	protected by @read_lock of the context
  * @group: the wait
  */
 struct memwait_async_waiter {
@@ -48,7 +51,7 @@ struct memwait_async_waiter {
 	struct rb_node numbered;
 	u32 count;
 	u32 reading;
-	struct memwait_group group;	/* the last member: it has the waiters */
+	struct memwait_group group;	/* last, because it ends with the array of waiters */
 };
 
 static inline struct memwait_async_waiter *memwait_async_of(struct memwait_group *group)
@@ -58,7 +61,7 @@ static inline struct memwait_async_waiter *memwait_async_of(struct memwait_group
 
 /**
  * struct memwait_cache - ended waits that a context caches
- * @first: last freed, chained by &memwait_async_waiter.next_cached
+ * @first: the wait that was cached last; list by &memwait_async_waiter.next_cached
  * @nr: length
  */
 struct memwait_cache {

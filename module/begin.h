@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The start of a wait, in the order of R2, for threads and async waits. Requeue retries in the same
- * way.
+ * The steps that start the wait of a thread or an async wait, in the order of R2. Requeue retries
+ * in the same way.
  *
  *	memwait_check_wait(),	the arguments
  *	memwait_begin_copy()
  *	memwait_begin_get()	the keys of the words
- *	memwait_begin_check()	values, owner, deadline; faults in words that cannot be read
+ *	memwait_begin_check()	values, owner, deadline; faults in pages that are absent
  *	join			each word is compared again, under the lock of its queue.
  *				-EAGAIN: the word could not be read there
  *	memwait_begin_put(),	retry from memwait_begin_get(). An async wait is freed, and its
- *	memwait_begin_again()	entry armed again
+ *	memwait_begin_again()	entry is armed again
  *
- * A call for one word passes the constant 1, so the compiler removes the loops: that saves a tenth
- * of a wait.
+ * A call for one word passes the constant 1 as the number of words. The compiler then removes the
+ * loops, which saves a tenth of the time of a wait.
  */
 #ifndef MEMWAIT_BEGIN_H
 #define MEMWAIT_BEGIN_H
@@ -25,8 +25,8 @@ int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
 int memwait_begin_again(void);
 
 /**
- * memwait_begin_put() - put the files of the words of memwait_begin_get()
- * @waiters: the waiters; those of a thread are in no queue
+ * memwait_begin_put() - put the files that memwait_begin_get() got
+ * @waiters: the waiters; a thread's waiters are in no queue
  * @nr: number of @waiters
  *
  * Context: process context.
@@ -66,7 +66,7 @@ static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
 }
 
 /**
- * memwait_begin_check() - is there something to wait for?
+ * memwait_begin_check() - check whether the wait would end immediately
  * @waits: the words; MEMWAIT_OWNED only if @nr is 1
  * @nr: number of words
  * @expires: the deadline, from memwait_expires()
@@ -76,7 +76,7 @@ static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
  *
  * Context: process context, may fault and sleep.
  *
- * Return: 0: wait; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or -EFAULT.
+ * Return: 0: it would not; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or -EFAULT.
  */
 static __always_inline int memwait_begin_check(const struct memwait_wait *waits, u32 nr,
 					       ktime_t expires, int clock, u32 *index)

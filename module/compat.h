@@ -23,7 +23,7 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* Added in 6.8. Without it the compiler initializes stack variables if so configured. */
+/* Added in 6.8. On older kernels the compiler initializes all stack variables, if so configured. */
 #ifndef __uninitialized
 #define __uninitialized
 #endif
@@ -51,8 +51,9 @@ static inline void memwait_unlock_vma(struct vm_area_struct *vma)
 #endif
 
 /*
- * Since 6.8, the file that overlayfs opens for a mapping has the layer's path, and in addition user
- * space's path. Before 6.8 it has only user space's path, which holds the layers as well.
+ * Since 6.8, the file that overlayfs opens for a mapping has two paths: the path in the layer, and
+ * the path that user space opened. Before 6.8 it has only the latter; a reference to that path also
+ * holds the layers.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 static inline const struct path *file_user_path(const struct file *file)
@@ -61,13 +62,17 @@ static inline const struct path *file_user_path(const struct file *file)
 }
 #endif
 
-/* Since 6.16 the sched_process_exit probe has an argument: whether the whole process is dead. */
+/*
+ * Since 6.16 the sched_process_exit probe has an argument that says whether the whole process is
+ * dead.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define MEMWAIT_EXIT_HAS_GROUP_DEAD
 #endif
 
 /*
- * Since 6.10 the kernel reports an execve(2) before it is done, once it can only succeed or kill.
+ * Since 6.10 the kernel reports an execve(2) before the exec is done, at a point where it can only
+ * succeed or kill the process.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
 #define MEMWAIT_HAS_PREPARE_EXEC
@@ -76,8 +81,8 @@ static inline const struct path *file_user_path(const struct file *file)
 /*
  * Wakes a thread, like wake_up_process(). The current thread is about to sleep, so the scheduler
  * may run the woken thread on this processor. Since 6.6 default_wake_function() accepts
- * WF_CURRENT_CPU in addition to WF_SYNC. Modules do not see the values of these flags, which have
- * been the same up to 7.3; the values in later kernels are not known.
+ * WF_CURRENT_CPU in addition to WF_SYNC. Modules cannot see the values of these flags. The values
+ * are the same in all kernels up to 7.3, and unknown for later kernels.
  */
 static inline void memwait_wake_up_here(struct task_struct *task)
 {
@@ -92,8 +97,8 @@ static inline void memwait_wake_up_here(struct task_struct *task)
 }
 
 /*
- * Before 6.16 an anonymous inode had no file type, so S_ISREG alone excluded it. secretmem set
- * S_IFREG itself; refuse it on every kernel.
+ * Before 6.16 an anonymous inode had no file type, so S_ISREG alone excluded it. However, secretmem
+ * set S_IFREG; its inodes are refused on every kernel.
  */
 static inline bool memwait_inode_is_anonymous(const struct inode *inode)
 {

@@ -11,13 +11,15 @@
 
 /**
  * struct memwait_binding - the process to which a context is bound: see file.c
- * @process: of a bound context: its process, with a reference, until its table has closed the
- *	context. Written under the context's lock
+ * @process: for a bound context: its process, with a reference, until @table has no descriptor of
+ *	the context left. Written under the context's lock
  * @table: %NULL: undecided; &memwait_unbound: serves every process that has the file;
- *	&memwait_closed: closed by its process; otherwise the files_struct whose last descriptor of
- *	the context ends it. Set once from %NULL, and to &memwait_closed, under the context's lock
- * @uses: one per call of its process, and one until the process has closed it; 0: ended
- * @descriptor: the number at which to look first for a descriptor in @table
+ *	&memwait_closed: closed by its process; otherwise the files_struct of @process; the close of
+ *	its last descriptor of the context ends the context. Set once from %NULL, and to
+ *	&memwait_closed, under the context's lock
+ * @uses: one for each call of @process in progress, and one until @process has closed the context;
+ *	0: the context has ended
+ * @descriptor: number of the descriptor in @table that is looked at first
  */
 struct memwait_binding {
 	struct pid *process;
@@ -28,23 +30,23 @@ struct memwait_binding {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one per notify that will wake the context
- * @lock: protects @waits, @positions and @nr_positions; and, as they say, parts of the rest
- * @completions: of its async waits; with readers and pollers
- * @binding: its process
+ * @refs: one for the file, and one for each notify that will wake the context
+ * @lock: protects @waits, @positions, @nr_positions, and other members whose description says so
+ * @completions: completions of its async waits, and their readers and pollers
+ * @binding: the process to which it is bound
  * @waits: its async waits
- * @pins: of its async waits
- * @positions: records of interrupted threads; a record moves to the end when it is checked for a
- *	dead thread; see position.c
+ * @pins: pins of its async waits
+ * @positions: records of interrupted threads; a record that was checked for a dead thread moves to
+ *	the end; see position.c
  * @nr_positions: length of @positions
  * @pid: opening process, in the initial PID namespace; for tracing and debugfs
  * @user: the user that opened the context, and is charged
  * @identity: owner identity, if any; set once, %NULL again after its end
- * @id: the id of @identity, which stays after its end
- * @number: random; this and the next are for tracing and debugfs
+ * @id: id of @identity; not cleared when the identity ends
+ * @number: random; this and @command are for tracing and debugfs
  * @command: opening thread's name
  *
- * A notify uses the members up to the beginning of @waits.
+ * A notify uses only the members from @refs to the beginning of @waits.
  */
 struct memwait_context {
 	refcount_t refs;
@@ -102,19 +104,22 @@ static inline void memwait_reader_remove(struct memwait_context *context,
 	rcu_assign_pointer(context->completions.first_reader.task, first ? first->task : NULL);
 }
 
-/* Wakes the first blocked reader, which looks whether there is something to read: see wake.c. */
+/* Wakes the first blocked reader, which then checks for something to read: see wake.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	rcuwait_wake_up(&context->completions.first_reader);	/* its barrier is (E) */
 }
 
-/* Whether a context is bound to the current process. The context holds the process's struct pid. */
+/*
+ * Whether a context is bound to the current process. The context has a reference to the struct pid
+ * of its process, so the comparison is safe.
+ */
 static inline bool memwait_context_is_own(const struct memwait_context *context)
 {
 	return READ_ONCE(context->binding.process) == task_tgid(current);
 }
 
-/* Whether a context was bound, and its process has closed it. */
+/* Whether a context was bound to a process that has closed it. */
 static inline bool memwait_context_has_ended(const struct memwait_context *context)
 {
 	return !refcount_read(&context->binding.uses);

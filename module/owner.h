@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Identities, which are threads and contexts that have an id; and MEMWAIT_OWNED waiters, which are
+ * Identities of the threads and contexts that have an id, and MEMWAIT_OWNED waiters, which are
  * notified of deaths. See identity.c, watch.c and owner.c.
  */
 #ifndef MEMWAIT_OWNER_H
@@ -16,24 +16,24 @@
 /**
  * struct memwait_identity - a thread or a context that has an id
  * @id: its id; 0: a marker of debugfs.c
- * @id_node: in the table of ids, until it is freed
- * @node: in the list of all, in the order of their creation
+ * @id_node: in the table of ids, until the identity is freed
+ * @node: in the list of all identities, in order of creation
  * @user: the user that is charged, with a reference
- * @ended: set before @dead: the thread ended by itself, outside of all functions, see watch.c
- * @dead: clear while it lives
- * @who: the thread, only compared; %NULL for a context
+ * @ended: set before @dead if the thread ended by itself, which is not a death: see watch.c
+ * @dead: clear while the identity lives
+ * @who: the thread, only for comparison; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
- * @pid: the process's id there; for a context, the id of the process that opened it
+ * @pid: the process's id in that namespace; for a context, the id of the process that opened it
  * @who_node: in the table of living identities, until @dead is set
  * @lock: protects @watching and @turn
- * @watching: the first waiters of the words that watch it, by &memwait_owned.watched_node: ordered
- *	by &memwait_owned.user, and the waiters of one user in the order in which they came
+ * @watching: tree of the first waiters of the words that watch it, by &memwait_owned.watched_node;
+ *	ordered by &memwait_owned.user, and for one user by the time of insertion
  * @turn: the user of the word to which the death was reported last
- * @refs: once it is dead: one for the list of dead identities, and one for each thread that
- *	reports its death
- * @process: once it is dead: its process, only compared; %NULL: the process has nothing left to
- * report
- * @dead_node: in &memwait_user.dead, until it is reaped
+ * @refs: once the identity is dead: one for the list of dead identities, and one for each thread
+ *	that reports the death
+ * @process: once the identity is dead: its process, only for comparison; %NULL: the process has
+ *	nothing left to report
+ * @dead_node: in &memwait_user.dead, until the identity is reaped
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -90,19 +90,21 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
  * @waiter: the waiter
  * @identity: the waiting thread or context
- * @wide: the word where it is queued has 64 bits, and so room for an owner's id; protected by the
- *	bucket's lock while queued
- * @others: a ring of the MEMWAIT_OWNED waiters of its word; from the first waiter on, in the order
- *	in which they joined or returned to their positions
- * @node: of the first waiter: in &memwait_bucket.watching
- * @watched: of the first waiter: the owner whose death they are notified of, or %NULL
- * @watched_node: with @watched: in its &memwait_identity.watching; also protected by its lock. As
- *	long as it is there, &memwait_waiter.bucket is set and does not change
- * @may_be_named: with @watched: the word may name it as its owner, so that its end matters as well
- * @user: with @watched: the user whose waiter has made the word watch the owner; the owner's own
- *	user if a waiter of that user has done so, too
+ * @wide: the word in whose queue it is has 64 bits, and can therefore contain an owner's id;
+ *	protected by the bucket's lock while queued
+ * @others: circular list of the MEMWAIT_OWNED waiters of its word. It begins with the first waiter,
+ *	and has the order in which they joined or returned to their positions
+ * @node: for the first waiter: in &memwait_bucket.watching
+ * @watched: for the first waiter: the owner that the word watches, or %NULL
+ * @watched_node: if @watched is set: in &memwait_identity.watching of @watched; also protected by
+ *	the lock of @watched. While it is in that tree, &memwait_waiter.bucket is set and does not
+ *	change
+ * @may_be_named: if @watched is set: the word may name @watched as its owner, so that an end of
+ *	@watched is reported as well
+ * @user: if @watched is set: the user whose waiter has made the word watch @watched; or the user of
+ *	@watched if a waiter of that user has also done so
  *
- * The members from @others on, in this list, are protected by the bucket's lock.
+ * The bucket's lock protects the members from @others to the end of this list.
  */
 struct memwait_owned {
 	struct memwait_waiter waiter;

@@ -10,7 +10,7 @@
 
 struct memwait_context;
 
-/* A pin counts as so many waits, see pin.c. */
+/* The number of waits that a pin counts as, see pin.c. */
 #define MEMWAIT_PIN_WAITS	8
 
 /**
@@ -32,8 +32,9 @@ struct memwait_pin {
 
 /**
  * struct memwait_pins - the pins of a context
- * @last: the pins of the last wait on a private word and of the last wait on a word of a file, or
- *	%NULL; without references. By MEMWAIT_KEY_SHARED; protected by the context's lock
+ * @last: the pin of the last wait on a private word and, with index MEMWAIT_KEY_SHARED, the pin of
+ *	the last wait on a word of a file; or %NULL. Without references; protected by the context's
+ *	lock
  * @cached: memory of a freed pin for the next pin, or %NULL; changed by xchg()
  * @nr: number of pins that are in use
  */

@@ -11,9 +11,9 @@
 #define MEMWAIT_ABSENT_BITS	10
 
 /**
- * struct memwait_absent - threads of one hash that are away from their waits
+ * struct memwait_absent - records of interrupted threads whose hash is the same
  * @lock: protects the rest
- * @positions: their records, by struct pid
+ * @positions: the records, by struct pid
  */
 struct memwait_absent {
 	spinlock_t lock;	/* see the top of position.c */
@@ -35,7 +35,10 @@ static inline struct memwait_absent *memwait_absent_of(const struct pid *pid)
 	return &memwait_absent[hash_ptr(pid, MEMWAIT_ABSENT_BITS)];
 }
 
-/* memwait_position_find() for the current thread. Only the thread itself adds its record. */
+/*
+ * Calls memwait_position_find() for the current thread. An empty tree needs no lock, because only
+ * the thread itself adds its record.
+ */
 static __always_inline struct memwait_position *memwait_position_take(void)
 {
 	struct memwait_absent *absent = memwait_absent_of(task_pid(current));

@@ -13,13 +13,13 @@
 /**
  * struct memwait_waiter - a word of a wait: an entry of a queue
  * @node: in its bucket's tree; protected by the bucket's lock
- * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
+ * @bucket: the bucket; %NULL: the waiter is in no queue. Written under the bucket's lock
  * @word: the awaited word; protected by the bucket's lock while queued
  * @number: its position in the queue; protected by the bucket's lock. For memwait_queue_join(): the
  *	position that it returns to, or 0
- * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
+ * @since: the time, in jiffies, at which it joined its first queue; a requeue does not change it
  * @index: in &memwait_group.waiters
- * @owned: MEMWAIT_OWNED: it is the waiter of a struct memwait_owned
+ * @owned: the wait has MEMWAIT_OWNED, and this is the waiter of a struct memwait_owned
  */
 struct memwait_waiter {
 	struct rb_node node;
@@ -33,17 +33,18 @@ struct memwait_waiter {
 
 /**
  * struct memwait_group - a wait of a thread, or an async wait, for one word or several
- * @claimed: 0 while the wait is pending; then one more than the index of the notified waiter, or
+ * @claimed: 0 while the wait is pending; afterwards the index of the notified waiter plus one, or
  *	MEMWAIT_CLAIMED_BY_ITSELF. For an async wait, protected by the context's lock
  * @task: the thread
  * @context: for an async wait: the arming context
- * @deadline: .expires: KTIME_MAX: never; .node: for an async wait with a deadline: queued in the
- *	context while the wait is pending
+ * @deadline: .expires is KTIME_MAX if the wait has no deadline. For an async wait with a deadline,
+ *	.node is queued in the context while the wait is pending
  * @nr: number of words
  * @async: see struct memwait_async_waiter
  * @state: for an async wait: an enum memwait_state; protected by the context's lock
  * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. For a thread, written
- *	before @claimed, under the lock of the queue of its only word
+ *	only if it waits for one word: before @claimed, under the lock of the bucket of that word;
+ *	in a wait for several words it stays MEMWAIT_OK
  * @clock: an enum memwait_async_clock
  * @persistent: for an async wait: MEMWAIT_PERSISTENT
  * @listed: for an async wait: it is in a list of completions
@@ -93,9 +94,10 @@ static inline const struct memwait_waiter *memwait_group_notified(const struct m
  * struct memwait_bucket - the queues of the words whose keys have the same hash
  * @lock: protects the rest; taken by memwait_bucket_lock()
  * @nr_waiters: number of waiters; written under @lock, read without it by a notify
- * @nr_locking: threads that wait for @lock; not protected
- * @last: the thread that took @lock last; read without it
- * @futile: when a call last waited for others to take @lock and none did, in jiffies; not protected
+ * @nr_locking: number of threads that wait for @lock; not protected
+ * @last: the thread that took @lock last; read without @lock
+ * @futile: the time, in jiffies, at which a call last waited for other threads to take @lock and
+ *	none did; not protected
  * @number: the last number that was given to a waiter
  * @waiters: by key and number, so that a word's waiters are adjacent, oldest first
  * @watching: the first MEMWAIT_OWNED waiter of each word that has any, by key; see watch.c
@@ -118,8 +120,8 @@ struct memwait_bucket_seed {
 };
 
 /*
- * Bounds of one step: waiters examined; threads woken; contexts whose pollers are woken. Behind
- * each poller there may be an epoll instance with pollers of its own, which cannot be counted.
+ * Bounds of one step: the number of waiters examined, of threads woken, and of contexts whose
+ * pollers are woken. A poller may be an epoll instance, whose own pollers cannot be counted.
  */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16
@@ -144,9 +146,9 @@ void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass)
 bool memwait_bucket_let_others(struct memwait_bucket *bucket);
 
 /**
- * memwait_bucket_lock_nested() - take a bucket's lock, and be counted while waiting for it
+ * memwait_bucket_lock_nested() - take a bucket's lock; a thread that waits for it is counted
  * @bucket: the bucket
- * @subclass: lockdep's, 0 except for the second of two locks
+ * @subclass: lockdep's subclass: 0, except for the second of two locks
  *
  * Context: process context.
  */
@@ -165,7 +167,7 @@ static __always_inline void memwait_bucket_lock(struct memwait_bucket *bucket)
 	memwait_bucket_lock_nested(bucket, 0);
 }
 
-/* Whether a thread waits for the lock: the holder of the lock then ends its step. */
+/* Whether a thread waits for the lock; if so, the holder of the lock ends its step. */
 static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
 {
 	return unlikely(atomic_read(&bucket->nr_locking));
@@ -180,7 +182,7 @@ static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
  */
 static inline bool memwait_is_killed(void)
 {
-	/* Plain load: a concurrent signal is seen now or by the next check. */
+	/* A plain load suffices: a concurrent signal is seen now or by the next check. */
 	return data_race(fatal_signal_pending(current));
 }
 
@@ -205,9 +207,9 @@ void memwait_queue_exit(void);
  * memwait_bucket_of() - the bucket of a word
  * @key: the word's key
  *
- * Takes half the time of hashing all 16 bytes. Spreads the words of one space, whose offsets a user
- * can choose. For spaces that differ in their upper halves, no choice of offsets collides with
- * every seed.
+ * This takes half the time of hashing all 16 bytes of the key. It spreads the words of one space,
+ * although a user can choose their offsets. If two spaces differ in their upper halves, no choice
+ * of offsets in them collides with every seed.
  *
  * Context: any.
  *
@@ -224,7 +226,7 @@ static __always_inline struct memwait_bucket *memwait_bucket_of(const struct mem
 }
 
 /**
- * memwait_rb_after() - find the first node after a key; rb_find() finds a node with the key
+ * memwait_rb_after() - find the first node after a key
  * @key: the key
  * @tree: the tree
  * @cmp: as for rb_find()
@@ -255,7 +257,7 @@ static inline struct memwait_waiter *memwait_waiter_at(struct rb_node *node)
 	return rb_entry_safe(node, struct memwait_waiter, node);
 }
 
-/* The waiter, if there is one and it waits for the word of @key. */
+/* @waiter, if it is not NULL and waits for the word of @key; otherwise NULL. */
 static inline struct memwait_waiter *memwait_of_word(struct memwait_waiter *waiter,
 						     const struct memwait_key *key)
 {
@@ -264,9 +266,9 @@ static inline struct memwait_waiter *memwait_of_word(struct memwait_waiter *wait
 
 /**
  * memwait_queue_next() - the next waiter of a word
- * @bucket: the word's
+ * @bucket: the word's bucket
  * @key: the word's key
- * @number: of the previous waiter, or 0
+ * @number: number of the previous waiter, or 0
  *
  * Context: the bucket's lock is held.
  *
@@ -280,7 +282,8 @@ static inline struct memwait_waiter *memwait_queue_next(struct memwait_bucket *b
 
 /**
  * memwait_queue_leave() - dequeue a waiter if queued
- * @waiter: after memwait_group_init(); of the current thread, or of a claimed group or async wait
+ * @waiter: after memwait_group_init(); belongs to the current thread, or to a claimed group or
+ *	async wait
  *
  * Context: process context; takes the bucket's lock.
  */
@@ -292,7 +295,7 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 
 /**
  * memwait_group_init() - initialise a wait that is about to join
- * @group: its words are set, and with MEMWAIT_OWNED the identity
+ * @group: the wait; its words and, with MEMWAIT_OWNED, its identity are set
  * @nr: number of its words
  *
  * Context: any.
@@ -317,17 +320,17 @@ static __always_inline void memwait_group_init(struct memwait_group *group, u32 
  * @nr: number of words
  * @index: set to the first waiter that could not join, if any; if @nr is 1, the caller has set it
  *	to 0
- * @joined: %NULL; for an async wait: called while the last waiter's bucket is locked. Others may
- *	free the wait as soon as that lock is dropped
+ * @joined: for an async wait, called while the last waiter's bucket is locked; %NULL for a thread.
+ *	Other threads may free the async wait as soon as that lock is dropped
  *
- * A notify may claim the wait as soon as its first waiter has joined. If not all join, the caller
- * claims the wait unless a notify has claimed it, and calls memwait_group_leave(), or lets the
- * reader of the completion do so.
+ * A notify may claim the wait as soon as its first waiter has joined. If not all waiters could
+ * join, the caller claims the wait, unless a notify has claimed it. Then the caller, or the reader
+ * of the completion, must call memwait_group_leave().
  *
  * Context: process context, may sleep.
  *
- * Return: 0, or the result of @joined: all have joined; or the result of memwait_queue_join() for
- * the first waiter that could not join.
+ * Return: 0, or the result of @joined, if all waiters have joined; otherwise the result of
+ * memwait_queue_join() for the first waiter that could not join.
  */
 static __always_inline int memwait_group_join(struct memwait_group *group,
 					      const struct memwait_wait *waits, u32 nr, u32 *index,

@@ -9,12 +9,12 @@
 #include "queue.h"
 #include "wake.h"
 
-/* Kinds of scans: they differ in what ends a scan early, and what its caller does next. */
+/* Kinds of scans, which differ in what ends a scan early, and in what its caller does next. */
 enum memwait_scan_kind {
-	MEMWAIT_SCAN,		/* SIGKILL ends it, the freezer stops it */
-	MEMWAIT_SCAN_HANDS_OVER, /* the same, and the caller is about to sleep */
-	MEMWAIT_SCAN_SURE,	/* only the freezer stops it */
-	MEMWAIT_SCAN_PASSES_ON,	/* neither: acts for a thread or context that has ended */
+	MEMWAIT_SCAN,		/* SIGKILL ends the scan, the freezer suspends it */
+	MEMWAIT_SCAN_HANDS_OVER, /* like MEMWAIT_SCAN; the caller is about to sleep */
+	MEMWAIT_SCAN_SURE,	/* only the freezer suspends the scan */
+	MEMWAIT_SCAN_PASSES_ON,	/* not stopped: acts for a thread or context that has ended */
 };
 
 /**
@@ -23,12 +23,12 @@ enum memwait_scan_kind {
  * @woken: waiters woken so far
  * @move: the most waiters to move
  * @moved: waiters moved so far
- * @bucket: of the word whose waiters it claims
+ * @bucket: bucket of the word whose waiters it claims
  * @key: the word's key
  * @number: waiters with a greater number joined after the scan began
  * @reached: number of the last waiter looked at; the scan continues after it
  * @kind: what ends the scan early, and whether the caller is about to sleep
- * @gives_way: a step ends for a thread that waits for the bucket's lock
+ * @gives_way: a step ends early if a thread waits for the bucket's lock
  * @wakes: the wake-ups of the present step
  */
 struct memwait_scan {
@@ -52,7 +52,7 @@ static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 	       wakes->nr_contexts == MEMWAIT_STEP_POLLED || wakes->crowded;
 }
 
-/* The waiter, if there is one and the scan covers it. */
+/* @waiter, if it is not NULL and the scan covers it; otherwise NULL. */
 static inline struct memwait_waiter *memwait_scan_covers(const struct memwait_scan *scan,
 							 struct memwait_waiter *waiter)
 {
@@ -67,8 +67,8 @@ static inline struct memwait_waiter *memwait_scan_next(const struct memwait_scan
 }
 
 /*
- * The same, for a caller that may have dequeued the previous waiter. @next: from rb_next() of the
- * previous waiter's node.
+ * Like memwait_scan_next(), for a caller that may have dequeued the previous waiter. @next: from
+ * rb_next() of the previous waiter's node.
  */
 static inline struct memwait_waiter *memwait_scan_after(const struct memwait_scan *scan,
 							struct rb_node *next)

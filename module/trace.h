@@ -2,8 +2,8 @@
 /*
  * Tracepoints. See Documentation/tracing.rst for their use.
  *
- * All tracepoints, and debugfs, name a word in the same way: by device, inode and offset; or by
- * 0:0, process and address. See trace.c for that, and for why naming is safe here.
+ * Tracepoints and debugfs name a word of a file by device, inode and offset, and a private word by
+ * 0:0, process and address. trace.c makes these names, and describes why that is safe.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM memwait
@@ -277,7 +277,7 @@ DEFINE_EVENT(memwait_completion, memwait_async_read,
 	TP_ARGS(wait)
 );
 
-/* Recorded in the dying or closing thread. tid: 0 if the owner is not a thread. */
+/* Recorded by the thread that dies or closes the context. tid: 0 if the owner is not a thread. */
 TRACE_EVENT(memwait_owner_died,
 
 	TP_PROTO(const struct memwait_identity *identity),

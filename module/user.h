@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Users, and the limits of what they hold: see user.c. */
+/* Users, their use of resources, and its limits: see user.c. */
 #ifndef MEMWAIT_USER_H
 #define MEMWAIT_USER_H
 
@@ -10,18 +10,21 @@
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
 
-/* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
+/*
+ * Allocations are charged to the caller's memory cgroup, and fail at its limit instead of invoking
+ * the OOM killer.
+ */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
 /* Resources counted per user. */
 enum memwait_resource {
-	/* Async waits until cancelled or read, one for each word of a group; pins. */
+	/* Async waits until they are cancelled or read, one for each word of a group; and pins. */
 	MEMWAIT_WAITS,
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_CACHED_WAITS,	/* ended waits cached for reuse */
 	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
-	/* Words of interrupted threads; the limit is that of MEMWAIT_WAITS. */
+	/* Words in the records of interrupted threads; MEMWAIT_WAITS has the limit. */
 	MEMWAIT_POSITIONS = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
 };

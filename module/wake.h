@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whom to wake: see wake.c. A waker claims a waiter by memwait_claim_waiter(), which records the
+ * Threads and contexts to wake, see wake.c. memwait_claim_waiter() claims a waiter, and records its
  * thread or context in struct memwait_wakes.
  */
 #ifndef MEMWAIT_WAKE_H
@@ -36,7 +36,8 @@ struct memwait_wakes {
  * struct memwait_reader - a thread that blocks in read(2)
  * @node: in &memwait_completions.readers, until it is woken for a completion or leaves
  * @task: the thread
- * @woken: the reader was taken out of the list. Once this is set, only the thread uses the rest
+ * @woken: the reader was taken out of the list. Once this is set, only the thread itself uses the
+ *	other members
  */
 struct memwait_reader {
 	struct list_head node;
@@ -50,15 +51,14 @@ struct memwait_reader {
  *	only under @read_lock or when the context ends
  * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
  * @nr: length of @list; poll and read load it without the lock
- * @due: a timer has fired and the deadlines were not checked since, or the check found a passed
- *	deadline; not protected
+ * @due: set when a timer fires; cleared by a check that finds no passed deadline; not protected
  * @refused: a non-blocking reader did not get @read_lock; not protected
- * @woken_by: last multi-step call that woke the context, if no read has looked at @list since
+ * @woken_by: last multi-step call that woke the context; 0 once a read has looked at @list
  * @pollers: of poll(2) and epoll(7); has a lock of its own
  * @first_reader: the first of @readers
- * @read_lock: serializes readers, so a fault neither loses nor reorders completions
+ * @read_lock: serializes readers, so that a page fault neither loses nor reorders completions
  *
- * The context's lock protects the rest.
+ * The context's lock protects the other members.
  */
 struct memwait_completions {
 	struct list_head list;

@@ -10,8 +10,8 @@
 
 /**
  * struct memwait_key - identifies a word
- * @space: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set; the mm_struct of
- *	other words
+ * @space: for a word of a shared mapping, the address_space, with MEMWAIT_KEY_SHARED set; for any
+ *	other word, the mm_struct
  * @offset: byte offset in the address_space, or address in the mm
  *
  * Equal keys name the same word as long as a reference prevents @space from being freed and reused:
@@ -41,7 +41,7 @@ struct memwait_word {
 	};
 };
 
-/* Flags of words, and of waits with a deadline of their own. */
+/* Flags of a word, of a wait that has its own deadline, and of an async wait. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
 #define MEMWAIT_ASYNC_FLAGS	(MEMWAIT_WAIT_FLAGS | MEMWAIT_PERSISTENT)

@@ -6,11 +6,11 @@
  * NOT_EQUAL and TIMED_OUT have the values that WebAssembly's memory.atomic.wait returns. All
  * structs have the same layout for 32-bit and 64-bit callers.
  *
- * An ioctl struct may grow at its end: the ioctl number contains its size. struct memwait_async, an
- * array element, may grow too: memwait_wait_async.entry_size is its size. In both cases a field
- * that an old caller does not pass reads as zero. A field that an old kernel does not know must be
- * zero, or the call fails with E2BIG. These structs never grow: memwait_wait, memwait_notify,
- * memwait_wait_any within memwait_async, memwait_completion.
+ * An ioctl struct may grow at its end, because the ioctl number contains the size of the struct.
+ * struct memwait_async, which is an array element, may also grow; memwait_wait_async.entry_size is
+ * its size. In both cases a field that an old caller does not pass reads as zero. A field that an
+ * old kernel does not know must be zero, or the call fails with E2BIG. These structs never grow:
+ * memwait_wait, memwait_notify, memwait_wait_any within memwait_async, memwait_completion.
  */
 #ifndef _UAPI_LINUX_MEMWAIT_H
 #define _UAPI_LINUX_MEMWAIT_H
@@ -90,7 +90,7 @@
  * @user_owners: the user's current ids
  *
  * The user is the user that opened the context. A user namespace that was not created by root adds
- * no limits: its users count as the user that created it.
+ * no limits, because its users count as the user that created it.
  */
 struct memwait_info {
 	__u64 features;
@@ -108,19 +108,19 @@ struct memwait_info {
  * struct memwait_wait - word, expected value and deadline of a wait
  * @addr: address of the word, aligned to its size
  * @expected: wait only while the word holds this value; bits above the word's size are ignored
- * @deadline: absolute, in ns: CLOCK_MONOTONIC of the caller's time namespace, or CLOCK_REALTIME by
- *	flag; MEMWAIT_FOREVER: never
+ * @deadline: absolute time in ns, on CLOCK_MONOTONIC of the caller's time namespace or, with
+ *	MEMWAIT_CLOCK_REALTIME, on CLOCK_REALTIME; MEMWAIT_FOREVER: no deadline
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_OWNED
  * @reserved: 0
  *
  * With MEMWAIT_OWNED the lower 62 bits of a 64-bit @expected are the owner's id, 0 for no owner. A
- * smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
+ * word of fewer bits names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
  * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
- * later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
- * several woken waiters, the kernel watches only the last, and only while other MEMWAIT_OWNED
- * waiters are queued. A thread that calls exit(2) has ended, not died: its end is reported only to
- * waiters of a 64-bit word that may name it. The kernel never writes to the word. The waiter that
- * gets MEMWAIT_OWNER_DIED checks the word and calls again; it then joins the queue at its end.
+ * later, or when a waiter that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED dies. The
+ * kernel watches only the last woken waiter, and only while other MEMWAIT_OWNED waiters are queued.
+ * A thread that calls exit(2) ends, but does not die. Its end is reported only to waiters of a
+ * 64-bit word that may name the thread. The kernel never writes to the word. The waiter that gets
+ * MEMWAIT_OWNER_DIED checks the word and waits again; it then joins the end of the queue.
  *
  * A call with @deadline 0 never waits.
  */
@@ -136,8 +136,8 @@ struct memwait_wait {
  * struct memwait_notify - a word and how many waiters to wake
  * @addr: address of the word, aligned to its size
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all. Must be 0 for MEMWAIT_IOC_WAITERS
- * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE. The size only sets the alignment of @addr: waiters of
- *	all sizes at @addr share one queue
+ * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE. The size determines only the alignment of @addr; waiters
+ *	of all sizes at @addr share one queue
  */
 struct memwait_notify {
 	__u64 addr;
@@ -147,18 +147,18 @@ struct memwait_notify {
 
 /**
  * struct memwait_wait_any - wait until one of several words is notified
- * @waits: address of an array of struct memwait_wait. Sizes may differ, shared and private words
- *	may mix, a word may occur twice. Deadlines are ignored; flags are MEMWAIT_SIZE_* and
- *	MEMWAIT_PRIVATE
+ * @waits: address of an array of struct memwait_wait. The words may have different sizes, some may
+ *	be private and others shared, and a word may occur twice. The entries' deadlines are
+ *	ignored; their flags are MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
  * @count: array length, 1 to MEMWAIT_GROUP_MAX
  * @reserved: 0
  * @deadline: of the whole group, as in struct memwait_wait
  * @flags: 0 or MEMWAIT_CLOCK_REALTIME; also MEMWAIT_GROUP within struct memwait_async
- * @index: out: MEMWAIT_OK: the notified word; MEMWAIT_NOT_EQUAL: the first word that differs;
- *	otherwise unchanged
+ * @index: out: for MEMWAIT_OK, index of the notified word; for MEMWAIT_NOT_EQUAL, index of the
+ *	first word that differs; otherwise unchanged
  *
- * One notify, on any of the words, ends the wait; no other notify counts it. @deadline and @flags
- * have the same offsets as in struct memwait_wait.
+ * A notify of any one of the words ends the wait; no other notify counts the wait. @deadline and
+ * @flags have the same offsets as in struct memwait_wait.
  */
 struct memwait_wait_any {
 	__u64 waits;
@@ -172,19 +172,19 @@ struct memwait_wait_any {
 /**
  * struct memwait_async - one async wait of a batch
  * @wait: wait on one word
- * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL
- *	only; for MEMWAIT_OK see the completion
+ * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written only for
+ *	MEMWAIT_NOT_EQUAL; for MEMWAIT_OK the completion contains the index
  * @user_data: copied to the completion
- * @id: out: for MEMWAIT_IOC_CANCEL, which may use it once this call has returned. Nonzero if the
- *	wait is pending, and not reused in this context for 2^56 waits; 0 if nothing was queued
+ * @id: out: 0 if nothing was queued. If the wait is pending, a nonzero id for MEMWAIT_IOC_CANCEL,
+ *	valid once this call has returned, and not reused in this context for 2^56 waits
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
  *
- * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait: the wait goes to the end
- * of its queue, and one completion counts the notifies until it is read. The word is compared only
- * when the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, at its deadline, or with its
- * context. If the context ends and any counted notify was not read, one notify passes to the next
+ * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait, but moves it to the end of
+ * its queue. One completion counts the notifies until the completion is read. The word is compared
+ * only when the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, at its deadline, or with its
+ * context. If the context ends before all counted notifies were read, one notify passes to the next
  * waiter. MEMWAIT_PERSISTENT cannot be combined with MEMWAIT_GROUP or MEMWAIT_OWNED.
  */
 struct memwait_async {
@@ -216,8 +216,8 @@ struct memwait_wait_async {
  * @id: from MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  * @index: for a group with MEMWAIT_OK: the notified word; otherwise 0
- * @count: with MEMWAIT_OK, how many notifies counted the wait: 1; or, with MEMWAIT_PERSISTENT, as
- *	many as have counted it since its last completion was read. Otherwise 0
+ * @count: with MEMWAIT_OK, the number of notifies that counted the wait: 1 or, with
+ *	MEMWAIT_PERSISTENT, the number since the previous completion was read. Otherwise 0
  * @flags: MEMWAIT_MORE: another completion of this wait may follow (only with MEMWAIT_PERSISTENT)
  */
 struct memwait_completion {
@@ -245,11 +245,11 @@ struct memwait_cancel {
  * struct memwait_requeue - wakes waiters of a word, moves others to another word
  * @addr: address of the word, aligned to its size
  * @expected: proceed only while the word holds this value
- * @target: address of the word whose queue the moved waiters join, at its end and in order. Aligned
- *	to the size, never read. If it equals @addr, no waiter changes its position, but the waiters
- *	count in @moved. Must belong to the same object as @addr: to the same file if @addr is in a
- *	shared file mapping; otherwise, and with MEMWAIT_PRIVATE, to the caller's mm. If it does
- *	not, the call fails with EXDEV and nothing is done
+ * @target: address of the word whose queue the moved waiters join, at the end and in order. Must be
+ *	aligned to the size; the word is never read. If @target equals @addr, no waiter changes its
+ *	position, but @moved counts the waiters. Must belong to the same object as @addr: to the
+ *	same file if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, to the
+ *	caller's mm. If it does not, the call fails with EXDEV and nothing is done
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
  * @move: max. further waiters to move; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
@@ -261,13 +261,14 @@ struct memwait_cancel {
  * all other operations on both words. Further waiters may be woken and moved in later steps, with
  * other calls in between; waiters that joined after the call began are never touched.
  *
- * A moved waiter keeps its deadline and id. If the waiter is a group, only this word of the group
- * moves, and it keeps its index. If a signal interrupts a moved thread and the wait is then
- * restarted, the thread waits on its original word. Waits with MEMWAIT_PERSISTENT are never moved.
+ * A move does not change the waiter's deadline and id. If the waiter belongs to a group, only this
+ * word of the group moves, and the word's index in the group does not change. If a signal
+ * interrupts a moved thread and the wait is then restarted, the thread waits on its original word.
+ * Waits with MEMWAIT_PERSISTENT are never moved.
  *
- * A moved waiter with MEMWAIT_OWNED no longer receives the death of the owner that it named. Like
- * the other waiters of @target, it receives the deaths of owners that waiters of @target named. The
- * death of the caller is not reported.
+ * A moved waiter with MEMWAIT_OWNED is no longer notified of the death of the owner that it named.
+ * Like the other waiters of @target, it is notified of the deaths of owners that waiters of @target
+ * named. The death of the caller is not reported.
  */
 struct memwait_requeue {
 	__u64 addr;
@@ -285,12 +286,12 @@ struct memwait_requeue {
  * struct memwait_notify_wait - notifies one word, then waits on another
  * @notify: done first
  * @wait: done second; may be the same word
- * @notified: out: number that @notify woke; written before the wait, unchanged if @state is
- *	MEMWAIT_NOTIFIED
+ * @notified: out: number of waiters that @notify woke; written before the wait, unchanged if @state
+ *	is MEMWAIT_NOTIFIED
  * @state: 0. Out: MEMWAIT_NOTIFIED if a signal interrupted the wait (EINTR). A call with
  *	MEMWAIT_NOTIFIED sets @state to 0, skips the notify and waits
  *
- * The arguments of both are checked before anything is done.
+ * The arguments of the notify and of the wait are checked before anything is done.
  */
 struct memwait_notify_wait {
 	struct memwait_notify notify;
@@ -302,13 +303,13 @@ struct memwait_notify_wait {
 /**
  * struct memwait_notify_many - notifies several words
  * @notifies: address of an array of struct memwait_notify, processed in order
- * @woken: address of an array of __u32 for the number that each woke; or 0
+ * @woken: address of an array of __u32 for the number of waiters that each notify woke; or 0
  * @count: length of the arrays, at most INT_MAX
  * @flags: 0
  *
  * An event loop that receives completions from many of the notifies is woken a few times rather
- * than once for each notify. A signal ends the call between two steps of 16 notifies; the call
- * returns how many were done.
+ * than once for each notify. A signal ends the call between two steps of 16 notifies; the call then
+ * returns the number of notifies that were done.
  */
 struct memwait_notify_many {
 	__u64 notifies;
@@ -321,25 +322,25 @@ struct memwait_notify_many {
  * struct memwait_owner - an id that marks a word's owner
  * @id: out: nonzero, within MEMWAIT_OWNER_MASK, random, the same in every namespace. With
  *	MEMWAIT_OWNER_EXIT: the id that ended, or 0
- * @flags: 0: the calling thread's id, the same from any context, until the thread exits or executes
- *	another program; MEMWAIT_OWNER_CONTEXT: this context's id, until its last close;
- *	MEMWAIT_OWNER_EXIT: ends the calling thread's id; MEMWAIT_OWNER_CONTEXT |
- *	MEMWAIT_OWNER_BIND: first binds the context to the calling process
+ * @flags: 0: the calling thread's id, which is the same from any context, and is valid until the
+ *	thread exits or executes another program; MEMWAIT_OWNER_CONTEXT: this context's id, valid
+ *	until the last close; MEMWAIT_OWNER_EXIT: ends the calling thread's id;
+ *	MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND: first binds the context to the calling process
  * @reserved: 0
  *
  * The first call allocates the id and counts it for the user that opened the context. A child of
  * fork(2) starts without an id.
  *
- * A bound context ends when its process has closed all of its descriptors that refer to it, or
- * dies, even if other processes hold copies. Its pending waits end without waking any waiter.
- * Unread completions with MEMWAIT_OK pass their notifies to the next waiters. The context's id
- * dies. poll(2) then reports EPOLLHUP and EPOLLERR. A descriptor that execve(2) does not close
- * passes the context to the new program. Processes that share a descriptor table count as one
- * process here.
+ * A bound context ends when its process dies, or has closed all of the process's descriptors of the
+ * context, even if other processes have copies. Its pending waits end without waking any waiter.
+ * Unread completions with MEMWAIT_OK pass their notifies to the next waiters. The death of the
+ * context's id is reported. Once the context has ended, poll(2) reports EPOLLHUP and EPOLLERR. A
+ * descriptor that execve(2) does not close passes the context to the new program. Processes that
+ * share a descriptor table count as one process here.
  *
  * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM. Once the
- * context has ended, they fail with EPERM in every process. MEMWAIT_OWNER_BIND fails with EBUSY if
- * the context was used for one of these calls, or got an id, before it was bound.
+ * context has ended, these calls fail with EPERM in every process. MEMWAIT_OWNER_BIND fails with
+ * EBUSY if the context was used for one of these calls, or got an id, before it was bound.
  */
 struct memwait_owner {
 	__u64 id;
@@ -349,18 +350,19 @@ struct memwait_owner {
 
 /**
  * struct memwait_change - changes a word, then notifies it
- * @notify: a 32-bit word, and max. waiters to wake; 0: none
- * @operation: MEMWAIT_CHANGE_*: one atomic operation, a full barrier
- * @operand: of the operation
+ * @notify: a 32-bit word, and max. waiters to wake, which may be 0
+ * @operation: MEMWAIT_CHANGE_*; atomic, and a full barrier
+ * @operand: operand of @operation
  * @old: out: the word's previous value, written last
  * @reserved: 0
  *
- * No signal, not even SIGKILL, splits the call: if the word is changed, its waiters are woken.
+ * No signal, not even SIGKILL, can end the call between the change and the notify. If the word is
+ * changed, its waiters are woken.
  *
  * With MEMWAIT_CHANGE_IF_NONE_WOKEN the notify comes first. The word is changed only if no waiter
  * was woken; otherwise @old is 0. Notify and change are one step with respect to waits on the word:
- * a wait is woken, or sees the change. @notify may then name a word of 8 or 16 bits; the operation
- * applies to the aligned 32 bits that contain it.
+ * a concurrent wait is either woken or sees the change. @notify may then name a word of 8 or 16
+ * bits; the operation applies to the aligned 32 bits that contain it.
  */
 struct memwait_change {
 	struct memwait_notify notify;
