@@ -2,26 +2,30 @@
 /*
  * Memory and ids of async waits.
  *
- * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
- * waits, which stay in the tree of ids: that saves an allocation and an insertion. Without cached
- * waits an async wait takes 1.4 to 1.8 times as long. Cached waits are charged to the user.
+ * A completion uses the memory of its wait, so a notify allocates nothing. A context caches ended
+ * waits, which stay in the tree of ids. The reuse of a cached wait saves an allocation and an
+ * insertion; without it an async wait takes 1.4 to 1.8 times as long. Cached waits are charged to
+ * the user.
  *
- *	memwait_async_end(), and then	resources of an ended wait besides its memory
- *	memwait_async_free()		its memory, or that of a wait that was not armed: cached
- *					if few are
- *	memwait_async_free_all()	the cached waits of a context that ends
+ *	memwait_async_end()		releases the resources of an ended wait, except its memory
+ *	memwait_async_free()		then caches or frees the memory; also the memory of a wait
+ *					that was not armed
+ *	memwait_async_free_all()	frees the cached waits of a context that ends
  */
 #include "context.h"
 
 /*
- * context->waits.tree is ordered by id. An id consists of a running number of the context, from 1
- * on, and of a count in its low bits: how often the wait was reused with that number, which does
- * not change its position in the tree. 2^56 numbers do not run out.
+ * context->waits.tree is ordered by id. The high bits of an id are a number that the context counts
+ * up from 1. The low bits count how often the wait was reused with that number; a reuse does not
+ * change the wait's position in the tree. A context cannot use up 2^56 numbers.
  */
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
 
-/* Maximum of cached waits per context, with or without MEMWAIT_OWNED: for usual batches. */
+/*
+ * Maximum number of cached waits of a context without MEMWAIT_OWNED, and of those with it. Enough
+ * for usual batches.
+ */
 #define MEMWAIT_MAX_CACHED	256
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
@@ -132,7 +136,7 @@ static struct memwait_async_waiter *memwait_async_take_cached(struct memwait_con
  * memwait_async_alloc() - allocate a wait
  * @context: the context
  * @nr: number of words
- * @owned: with MEMWAIT_OWNED; @nr is 1
+ * @owned: the wait has MEMWAIT_OWNED, and @nr is 1
  *
  * Context: process context, may sleep; takes the context's lock.
  *
@@ -149,8 +153,8 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (wait)
 		return wait;
 	/*
-	 * Without MEMWAIT_OWNED, a wait for one word takes 192 bytes on 64 bits, a size of
-	 * kmalloc().
+	 * Without MEMWAIT_OWNED, a wait for one word takes 192 bytes on 64 bits, which is a size
+	 * class of kmalloc().
 	 */
 	if (unlikely(owned))
 		wait = kmem_cache_alloc(memwait_owned_cache, MEMWAIT_GFP);
@@ -180,7 +184,10 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 		kfree(wait);
 }
 
-/* Caches an ended wait. Returns false if the caller must free it; it is in no tree then. */
+/*
+ * Caches an ended wait. Returns false if the caller must free the wait instead, which was then
+ * removed from the tree.
+ */
 static bool memwait_async_cache(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
@@ -201,8 +208,9 @@ static bool memwait_async_cache(struct memwait_async_waiter *wait)
 
 /**
  * memwait_async_free() - free waits or cache them
- * @context: of the waits
- * @waits: after memwait_async_end(), or neither queued nor charged; overwritten
+ * @context: the context of the waits
+ * @waits: waits after memwait_async_end(), or waits that are neither queued nor charged; the array
+ *	is overwritten
  * @nr: number of @waits, at most one step
  *
  * Context: process context; takes the context's lock.

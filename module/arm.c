@@ -9,15 +9,15 @@
 #include "context.h"
 #include "trace.h"
 
-/* Reports an entry's outcome; id and result are adjacent. */
+/* Reports an entry's outcome in its members id and result, which are adjacent. */
 static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 result)
 {
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
 /*
- * Undoes memwait_arm_begin() of a wait that is in no queue. @pinned: how many words have pins.
- * @unused: gets the pins without other users.
+ * Undoes memwait_arm_begin() of a wait that is in no queue. @pinned: number of words with pins.
+ * @unused: receives the pins that no other wait uses.
  */
 static void memwait_arm_undo(struct memwait_async_waiter *wait, u32 pinned,
 			     struct llist_head *unused)
@@ -67,13 +67,13 @@ static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, 
 }
 
 /*
- * Ends the arming of a wait that has not become pending; @ret: the result of joining. Returns
- * MEMWAIT_PENDING if the wait was claimed while it joined, and has its completion. Otherwise
- * returns @ret, and the wait is in no queue.
+ * Ends the arming of a wait that has not become pending. @ret: the result of joining. If a notify
+ * claimed the wait while it joined, completes the wait and returns MEMWAIT_PENDING. Otherwise takes
+ * the wait out of its queues and returns @ret.
  */
 static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 {
-	struct memwait_context *context = wait->group.context;	/* stays: the file is open */
+	struct memwait_context *context = wait->group.context;	/* not freed: the file is open */
 	struct memwait_group *group = &wait->group;
 
 	spin_lock(&context->lock);
@@ -91,9 +91,9 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 }
 
 /*
- * Writes PENDING to user space first, because a fault must show before the wait is charged. Charges
- * the wait before it joins, so that nothing can fail once it was notified. Returns MEMWAIT_PENDING;
- * an outcome or -EAGAIN from memwait_group_join(); or a negative errno.
+ * Writes PENDING to user space first, because a fault must be detected before the wait is charged.
+ * Charges the wait before it joins a queue, so that nothing can fail after the wait was notified.
+ * Returns MEMWAIT_PENDING; an outcome or -EAGAIN from memwait_group_join(); or a negative errno.
  */
 static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 					   const struct memwait_wait *waits, u32 nr,
@@ -112,7 +112,7 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 		return ret;
 	ret = memwait_group_join(group, waits, nr, index, memwait_async_joined);
 	if (ret == MEMWAIT_PENDING)
-		return ret;	/* others may have freed it */
+		return ret;	/* another thread may have freed the wait */
 	ret = memwait_arm_end(wait, ret);
 	if (ret != MEMWAIT_PENDING)
 		memwait_arm_undo(wait, nr, unused);
@@ -120,9 +120,10 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 }
 
 /*
- * Arms a wait. Returns an outcome or a negative errno; the caller reports all except
- * MEMWAIT_PENDING, and retries after -EAGAIN. @index is 0, and set to the word for
- * MEMWAIT_NOT_EQUAL. Inline, because a wait on one word takes 7 % less time without loops.
+ * Arms a wait. Returns an outcome or a negative errno. The caller must retry after -EAGAIN, and
+ * must report all other results except MEMWAIT_PENDING. @index: must be 0; is set to the word for
+ * MEMWAIT_NOT_EQUAL. The function is inline, because a wait on one word takes 7 % less time without
+ * loops over the words.
  */
 static __always_inline int memwait_arm(struct memwait_context *context,
 				       const struct memwait_async *arg,
@@ -164,7 +165,7 @@ static __always_inline int memwait_arm(struct memwait_context *context,
 	return ret;
 }
 
-/* Arms a wait on one word. Returns what memwait_arm() returns. */
+/* Arms a wait on one word. The return values are those of memwait_arm(). */
 static int memwait_arm_one(struct memwait_context *context, const struct memwait_async *arg,
 			   struct memwait_async __user *entry, struct llist_head *unused)
 {
@@ -180,7 +181,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	return ret ?: memwait_arm(context, arg, &arg->wait, 1, identity, entry, &index, unused);
 }
 
-/* The same for several words; reports the index for MEMWAIT_NOT_EQUAL. */
+/* Arms a wait on several words. Reports the index for MEMWAIT_NOT_EQUAL. */
 static int memwait_arm_any(struct memwait_context *context, const struct memwait_async *arg,
 			   struct memwait_async __user *entry, struct llist_head *unused)
 {
@@ -207,7 +208,7 @@ static int memwait_arm_any(struct memwait_context *context, const struct memwait
 
 /*
  * Arms one entry, and reports all outcomes and errors except -EAGAIN, after which the entry must be
- * armed again. Returns its outcome or a negative errno.
+ * armed again. Returns the entry's outcome or a negative errno.
  */
 static int memwait_arm_entry(struct memwait_context *context, struct memwait_async __user *entry,
 			     u32 size, struct llist_head *unused)
@@ -220,7 +221,7 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 	else
 		ret = copy_struct_from_user(&arg, sizeof(arg), entry, size);
 	if (ret == -EFAULT)
-		return ret;	/* a report would fault as well */
+		return ret;	/* reporting the error would fault as well */
 	if (!ret && arg.reserved)
 		ret = -EINVAL;
 	if (!ret && (arg.wait.flags & MEMWAIT_GROUP))
@@ -233,9 +234,9 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 }
 
 /*
- * Arms one entry, in one use of the context for each try. If the wait was not armed, its pins are
- * put after that use, because putting them may take forever. Returns what memwait_arm_entry()
- * returns.
+ * Arms one entry. Each attempt is enclosed by memwait_context_use() and memwait_context_unuse(). If
+ * an attempt fails, the pins of the wait are put after memwait_context_unuse(), because putting
+ * them may take forever. The return values are those of memwait_arm_entry().
  */
 static int memwait_arm_in_use(struct memwait_context *context, struct memwait_async __user *entry,
 			      u32 size)
@@ -265,10 +266,10 @@ static int memwait_arm_in_use(struct memwait_context *context, struct memwait_as
  *
  * A signal ends the call between two entries.
  *
- * Context: process context, may sleep, never waits for a word. Sleeps as long as a file system does
- * if an entry is refused and drops the last reference to a file.
+ * Context: process context, may sleep, never waits for a word. If an entry is refused and drops the
+ * last reference to a file, sleeps as long as the file system needs.
  *
- * Return: number of entries processed, or a negative errno if the first one failed.
+ * Return: number of entries processed, or a negative errno if the first entry failed.
  */
 int memwait_ioc_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Async waits: cancel, close and deadlines. claim.c has their states.
+ * Async waits: cancel, close and deadlines. claim.c describes the states of async waits.
  */
 #include <linux/minmax.h>
 
@@ -11,9 +11,9 @@
 
 /**
  * memwait_async_end() - release all resources of an ended wait except its id and memory
- * @wait: completed, or claimed by the caller. Only the tree of ids, and perhaps its queues, still
- *	refer to it
- * @unused: receives the pins without other users, for memwait_pins_put()
+ * @wait: a wait that is completed, or that the caller has claimed. Only the tree of ids, and
+ *	perhaps its queues, still refer to the wait
+ * @unused: receives the pins that no other wait uses, for memwait_pins_put()
  *
  * Context: process context; takes buckets' locks, one at a time.
  */
@@ -38,8 +38,8 @@ static void memwait_async_end_and_free(struct memwait_async_waiter *wait, struct
 }
 
 /*
- * Takes a claimed wait out of its queues, and frees it, unless counted notifies have yet to be
- * read: then the reader frees it.
+ * Takes a claimed wait out of its queues. Frees the wait, unless notifies that it has counted have
+ * yet to be read; in that case their reader frees the wait.
  */
 static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
@@ -63,13 +63,13 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
  * memwait_ioc_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's, after memwait_context_use()
  * @cancel: from user space, unchecked
- * @unused: gets the pins without other users, for memwait_pins_put() after the use
+ * @unused: receives the pins that no other wait uses, for memwait_pins_put() after the use
  *
  * Context: process context.
  *
- * Return: 0: there will be no completion, except one of a wait with MEMWAIT_PERSISTENT that exists
- * already; -ENOENT: the wait never existed, or has ended and its completion can be read or was
- * read; or -EINVAL.
+ * Return: 0: the wait is cancelled, and no completion will be added; a completion of a wait with
+ * MEMWAIT_PERSISTENT that exists already can still be read; -ENOENT: the wait never existed, or has
+ * ended and its completion can be read or was read; or -EINVAL.
  */
 int memwait_ioc_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
 		       struct llist_head *unused)
@@ -92,12 +92,13 @@ int memwait_ioc_cancel(struct memwait_context *context, const struct memwait_can
 
 /**
  * memwait_async_end_all() - end all waits of an ending context, and free its cached waits
- * @context: no longer arms, cancels or reads, and no other thread ends its waits; notifies may
- *	still reach them
- * @unused: receives the pins without other users, for memwait_pins_put()
+ * @context: a context on which no call arms, cancels or reads any more, and whose waits no other
+ *	thread ends; notifies may still reach its waits
+ * @unused: receives the pins that no other wait uses, for memwait_pins_put()
  *
- * Each wait passes on at most one notify, if any was counted and not read, to the next waiter of
- * its word. The work is therefore bounded by the number of waits, however often they were notified.
+ * If notifies of a wait were counted and not read, passes on one notify to the next waiter of its
+ * word. The work is therefore bounded by the number of waits, however often the waits were
+ * notified.
  *
  * Context: process context, may sleep.
  */
@@ -110,8 +111,9 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 	u64 id = 0;
 
 	/*
-	 * Leave every queue first, so that a notify passed on below cannot come back here: it
-	 * passes over the words of groups that have ended.
+	 * Leave every queue first, so that a notify that is passed on below cannot reach another
+	 * wait of this context. Words of completed groups may still be queued, but a notify passes
+	 * over them.
 	 */
 	for (;;) {
 		spin_lock(&context->lock);
@@ -141,9 +143,9 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 
 /*
  * Deadlines of async waits. A context has one timer per clock, which fires at the earliest
- * deadline. The timer takes only the lock of .pollers, so it ends no wait. It sets .due and wakes
- * pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at the reader's
- * priority and expense.
+ * deadline. The timer takes only the lock of .pollers, and therefore cannot end a wait. It sets
+ * .due, and wakes pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at
+ * the reader's priority and expense.
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
@@ -151,16 +153,18 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
  *	wake them if any		load .due
  *
  * wake.c describes the barriers. A poll or read that finds .due set checks the earliest deadlines,
- * under the context's lock. If none has passed, it clears .due and starts the timers for them; a
- * timer whose deadline has passed since then fires immediately. So while a wait has a deadline,
- * .due is set or a timer runs, and .due stays set while a deadline has passed, because another
- * poller or reader may be about to sleep. poll(2) ignores a timer whose wait has ended otherwise. A
- * timer that has fired is not started again for waits already queued until the next check. No
- * deadline is missed until then: the pollers that the timer woke, and pollers that are about to
- * sleep, check first; a read that leaves .due set shows that by its length, see memwait_expire().
+ * under the context's lock. If no deadline has passed, the poll or read clears .due and starts the
+ * timers for the earliest deadlines; a timer whose deadline has passed since then fires
+ * immediately. Therefore .due is set or a timer runs while a wait has a deadline. While a deadline
+ * has passed, .due stays set, because another poller or reader may be about to sleep. poll(2)
+ * ignores a timer whose wait has ended for another reason. A timer that has fired is not started
+ * again, for waits that are already queued, until the next check. No deadline is missed until that
+ * check: the pollers that the timer woke, and pollers that are about to sleep, check first, and the
+ * length of a read that leaves .due set shows that more can be read, see memwait_expire().
  *
- * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
- * of its queue afterwards. A notify in between dequeues it without counting it.
+ * A reader completes an overdue wait under the context's lock, as a notify does, and takes the wait
+ * out of its queue afterwards. A notify between these two steps dequeues the wait without counting
+ * it.
  */
 
 /* Called in an interrupt; on PREEMPT_RT in a kernel thread. */
@@ -183,7 +187,7 @@ static enum hrtimer_restart memwait_realtime_fired(struct hrtimer *timer)
 						waits.timers[MEMWAIT_REALTIME]));
 }
 
-/* The wait with the earliest deadline if overdue, or NULL. */
+/* The wait with the earliest deadline, if that deadline has passed; otherwise NULL. */
 static struct memwait_async_waiter *memwait_first_expired(struct memwait_context *context,
 							  int clock, ktime_t now)
 {
@@ -196,7 +200,7 @@ static struct memwait_async_waiter *memwait_first_expired(struct memwait_context
 	return container_of(first, struct memwait_async_waiter, group.deadline);
 }
 
-/* Ends the first overdue wait. Returns whether there was one. Called with .read_lock held. */
+/* Ends the first overdue wait. Returns false if no wait is overdue. Called with .read_lock held. */
 static bool memwait_expire_one(struct memwait_context *context, int clock, ktime_t now)
 {
 	struct memwait_async_waiter *wait;
@@ -218,7 +222,8 @@ static bool memwait_expire_one(struct memwait_context *context, int clock, ktime
  * memwait_is_due() - has a deadline of a context passed?
  * @context: .due is set
  *
- * Corrects .due: the timer's wait may have ended otherwise, or the clock may have been set back.
+ * Clears .due if no deadline has passed: the wait whose deadline started the timer may have ended
+ * for another reason, or the clock may have been set back.
  *
  * Context: any but interrupts; takes the context's lock.
  *
@@ -249,12 +254,13 @@ bool memwait_is_due(struct memwait_context *context)
 /**
  * memwait_expire() - end overdue waits of a context
  * @context: .due is set
- * @room: how many completions the caller can read, and how many waits it ends at most, however many
- *	completions there are: so a stream of other completions delays no deadline
+ * @room: the number of completions that the caller can read, and the maximum number of waits to
+ *	end. Completions that exist already do not lower this maximum, so that a stream of them
+ *	cannot delay a deadline
  *
- * A read of fewer completions than MEMWAIT_CHUNK, and than it has room for, shows that nothing is
- * left, and an edge-triggered poller sleeps then. So .due stays set only while there are at least
- * that many completions.
+ * A read that returns fewer completions than MEMWAIT_CHUNK, and fewer than fit into its buffer,
+ * shows that no completion is left, and an edge-triggered poller may then sleep. Therefore .due
+ * stays set only while there are at least that many completions.
  *
  * Context: process context, may sleep; holds context->completions.read_lock; takes buckets' locks.
  */
@@ -271,7 +277,7 @@ void memwait_expire(struct memwait_context *context, size_t room)
 			while (ended < room && memwait_expire_one(context, clock, now)) {
 				ended++;
 				cond_resched();
-				/* Enough: with a signal pending the caller reads one chunk only. */
+				/* With a signal pending, the caller reads only one chunk. */
 				if (READ_ONCE(context->completions.nr) >= MEMWAIT_CHUNK &&
 				    signal_pending(current))
 					room = ended;
@@ -298,7 +304,7 @@ void memwait_expire_open(struct memwait_context *context)
 
 /**
  * memwait_expire_close() - stop the timers of a context permanently
- * @context: closed: no wait is armed, no deadline checked
+ * @context: a closed context: no call arms a wait or checks deadlines
  *
  * Context: process context, waits for a running timer.
  */

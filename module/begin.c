@@ -38,7 +38,7 @@ int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr)
  *
  * Context: process context, may fault and sleep.
  *
- * Return: 0 if all are equal; MEMWAIT_NOT_EQUAL; or -EFAULT, which takes precedence.
+ * Return: 0 if all are equal; -EFAULT if any word cannot be read; otherwise MEMWAIT_NOT_EQUAL.
  */
 int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
 {
@@ -60,7 +60,8 @@ int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
 /**
  * memwait_begin_again() - may a call retry after -EAGAIN?
  *
- * The pages may vanish each time, so any signal ends the call, and so does the freezer.
+ * The pages of the words may vanish before every retry. Therefore any signal, and the freezer, can
+ * end the call.
  *
  * Context: process context, may sleep; the caller has put the words.
  *

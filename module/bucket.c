@@ -3,32 +3,33 @@
  * The lock of a bucket, which no thread may monopolize.
  *
  * The words of a bucket may belong to several users. The hash has a secret seed, but by measuring
- * time a user can find out which words share a bucket. Where locks are not fair, a call in steps
- * that drops the lock and takes it again immediately mostly gets it: with PREEMPT_RT, and in guests
- * without paravirtual locks, where a spinlock is a word that all try to set. So threads that wait
- * for the lock are counted (.nr_locking): if there are any, a step ends after the next waiter, and
- * a call does not take the lock again until another thread has held it (.last), or some time has
- * passed. spin_is_contended() and cond_resched_lock() would not help: on exactly these kernels they
- * do not see waiting threads.
+ * time a user can find out which words share a bucket. Spinlocks are not fair with PREEMPT_RT, and
+ * in guests without paravirtual locks, where a spinlock is a word that all waiting processors try
+ * to set. There, a call that drops the lock between two steps and takes it again immediately mostly
+ * gets the lock before waiting threads. Therefore threads that wait for the lock are counted
+ * (.nr_locking). While there are any, a step ends after the next waiter, and a call does not take
+ * the lock again until another thread has held it (.last), or some time has passed.
+ * spin_is_contended() and cond_resched_lock() would not help, because on exactly these kernels they
+ * do not detect waiting threads.
  *
  * A call that joins or leaves queues with many waits (WAIT_ASYNC, a close, a read of expired waits
- * or of groups) need not check for waiting threads: each lock section handles one waiter, and
- * between two waits the lock is free for longer than it is held, while memory and pins are
- * allocated or freed. So other threads get the lock, even where they must wake up first. Only the
- * words of one wait follow each other immediately, MEMWAIT_GROUP_MAX at most.
+ * or of groups) need not check for waiting threads. Each lock section handles one waiter. Between
+ * two waits the call allocates or frees memory and pins, so the lock is free for longer than it is
+ * held, and other threads get it, even where they must wake up first. Only the lock sections for
+ * the words of one wait follow each other immediately, at most MEMWAIT_GROUP_MAX of them.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 
 #include "queue.h"
 
-/* Pauses of the processor, some 10 us, in memwait_bucket_let_others(). */
+/* Calls of cpu_relax() in memwait_bucket_let_others(); they take some 10 us. */
 #define MEMWAIT_LET_OTHERS	256
 
 /**
  * memwait_bucket_wait_for_lock() - the slow path of memwait_bucket_lock()
  * @bucket: the bucket
- * @subclass: lockdep's
+ * @subclass: lockdep's subclass
  *
  * A thread that is counted in .nr_locking spins, and is not preempted, except on PREEMPT_RT.
  *
@@ -44,7 +45,9 @@ void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass)
 	memwait_step_done();
 }
 
-/* Sleeps until a woken thread can have taken the lock. Returns whether another thread took it. */
+/*
+ * Sleeps long enough for a woken thread to take the lock. Returns whether another thread took it.
+ */
 static bool memwait_bucket_sleep(struct memwait_bucket *bucket)
 {
 	if (READ_ONCE(bucket->futile) == (u32)jiffies)
@@ -58,17 +61,18 @@ static bool memwait_bucket_sleep(struct memwait_bucket *bucket)
 
 /**
  * memwait_bucket_let_others() - let threads that wait for a bucket's lock take it
- * @bucket: the current thread may have held its lock last, and wants it again
+ * @bucket: a bucket whose lock the current thread may have held last, and is about to take
  *
- * Where locks are not fair, a thread that drops a lock and takes it again immediately mostly gets
- * it. Waits until another thread has held the lock, or for some microseconds. On PREEMPT_RT a
- * thread that waits for the lock sleeps, and may be unable to run: it would make every call long.
- * If a call has waited for that thread without result, no call waits for it again in that jiffy,
- * nor ends a step for it.
+ * If threads wait for the lock, this function waits until another thread has held the lock, or for
+ * some microseconds: locks are not fair on all kernels, see the top of this file. On PREEMPT_RT a
+ * thread that waits for the lock sleeps, and may be unable to run; waiting for it would prolong
+ * every call. If a call has waited in vain, no call waits again, or ends a step for waiting
+ * threads, during that jiffy.
  *
  * Context: process context, may sleep; no lock is held.
  *
- * Return: false if the threads that wait are unable to run: the next step need not end for them.
+ * Return: false if the threads that wait are unable to run, so that the next step need not end for
+ * them.
  */
 bool memwait_bucket_let_others(struct memwait_bucket *bucket)
 {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Change and notify: stores to a word and notifies, with no chance to die in between.
+ * Change and notify: changes a word and notifies its waiters. The caller cannot die in between.
  *
- * A program that stores and then notifies can die in between, and leave its waiters asleep. Here
- * the change runs with page faults disabled. Nothing between the change and the notify sleeps on
- * anything that user space can delay, and no signal ends the notify.
+ * A program that stores to a word in user space and then notifies can die in between, and leave its
+ * waiters asleep. This call changes the word with page faults disabled. Between the change and the
+ * notify it sleeps on nothing that user space can delay, and no signal ends the notify.
  *
- * MEMWAIT_CHANGE_IF_NONE_WOKEN: the change runs in the lock section that finds no waiter to wake. A
- * wait compares and joins under the same lock, so it is woken, or sees the change.
+ * With MEMWAIT_CHANGE_IF_NONE_WOKEN, the word is changed in the lock section that finds no waiter
+ * to wake. A wait compares the word and joins its queue under the same lock, so the wait is either
+ * woken or sees the change.
  */
-#include <linux/mutex.h>	/* on PREEMPT_RT before 6.13 futex.h forgets it */
+#include <linux/mutex.h>	/* futex.h lacks it on PREEMPT_RT before 6.13 */
 #include <linux/futex.h>
 #include <linux/pagemap.h>
 #include <linux/uaccess.h>
@@ -18,16 +19,16 @@
 #include "scan.h"
 #include "trace.h"
 
-/* The 32-bit word to change. If the waiters' word is smaller, the word that contains it. */
+/* The 32-bit word to change. If the waiters' word is smaller, the 32-bit word that contains it. */
 static void __user *memwait_changed_word(const struct memwait_change *change)
 {
 	return u64_to_user_ptr(change->notify.addr & ~(u64)(sizeof(u32) - 1));
 }
 
 /*
- * One try, by the compare-and-swap of futex(2): -EAGAIN if another thread changed the word in
- * between. User space therefore cannot prolong the lock section of a bucket. @old is written only
- * if the word was changed.
+ * Tries to change the word once, by the compare-and-swap of futex(2). Fails with -EAGAIN if another
+ * thread changes the word at the same time, so that user space cannot prolong the lock section of a
+ * bucket. @old is written only if the word was changed.
  */
 static int memwait_change_word(const struct memwait_change *change, u32 *old)
 {
@@ -66,8 +67,8 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
 }
 
 /*
- * Returns the number of waiters woken, or an error with nothing done. While none is woken, each
- * step looks at all present waiters, and a signal ends the call.
+ * Returns the number of waiters woken, or an error if nothing was done. Until a waiter has been
+ * woken, each step looks at all present waiters from the first on, and a signal ends the call.
  */
 static int memwait_notify_or_change(const struct memwait_change *change,
 				    const struct memwait_key *key, u32 *old)
@@ -108,8 +109,8 @@ static int memwait_notify_or_change(const struct memwait_change *change,
  * Context: process context, may sleep.
  *
  * Return: the number of waiters woken; or, with nothing done,
- * * -EINVAL: misaligned address, unknown flag or operation, @change.reserved set, or not 32 bits,
- *   or with MEMWAIT_CHANGE_IF_NONE_WOKEN more than 32
+ * * -EINVAL: misaligned address, unknown flag or operation, @change.reserved set; or a word that
+ *   does not have 32 bits, or has more than 32 with MEMWAIT_CHANGE_IF_NONE_WOKEN
  * * -EFAULT: the word or @user cannot be written
  * * -EOPNOTSUPP: see memwait_word_get()
  * * -EINTR: the task is being killed
@@ -151,8 +152,8 @@ int memwait_ioc_change_notify(const struct memwait_change *change,
 		    fault_in_safe_writeable(memwait_changed_word(change), sizeof(u32)))
 			return -EFAULT;
 		/*
-		 * Nothing is done yet. The loop may not end by itself: the page may vanish each
-		 * time, or belong to a shadow stack.
+		 * Nothing has been done yet. Without this check the loop might never end, because
+		 * the page may vanish each time, or belong to a shadow stack.
 		 */
 		if (signal_pending(current))
 			return -ERESTARTNOINTR;
@@ -161,7 +162,7 @@ int memwait_ioc_change_notify(const struct memwait_change *change,
 	if (!if_none_woken && notify->count)
 		ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_SCAN_SURE);
 	memwait_word_put(&word);
-	/* It was writable when probed above. The change remains even if this write fails. */
+	/* @user was writable when probed above. The change remains even if this write fails. */
 	(void)put_user(old, &user->old);
 	return ret;
 }

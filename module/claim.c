@@ -16,30 +16,34 @@
  *
  * The transition from QUEUED, under the context's lock, ends the wait and happens once:
  *
- *	notify	 also holds the bucket's lock: dequeues the wait and completes it. If the deadline
- *		 has passed, completes with TIMED_OUT, and continues with the next waiter. If the
- *		 process is dying, only dequeues the wait, which stays QUEUED for close; continues
+ *	notify	 also holds the bucket's lock. Dequeues the wait and completes it. If the
+ *		 deadline has passed, completes it with TIMED_OUT, and continues with the next
+ *		 waiter. If the context's process is dying, only dequeues the wait, which stays
+ *		 QUEUED for close, and continues with the next waiter
  *	death	 of an owner: like notify, with OWNER_DIED
- *	deadline completes the wait, then dequeues it, in read(2), see async.c
+ *	deadline in read(2): completes the wait, then dequeues it, see async.c
  *	cancel	 claims the wait, then dequeues and frees it
- *	close	 like cancel, for all waits; then passes on unread completions with OK
+ *	close	 like cancel, for all waits; then passes on the notifies of unread completions
+ *		 with OK
  *
- * So when cancel finds that a wait has ended otherwise, the completion already exists.
+ * Therefore, when cancel finds that a wait has already ended, the completion exists.
  *
- * A notify of a wait with MEMWAIT_PERSISTENT leaves it QUEUED and moves it to the end of its queue.
+ * A notify leaves a wait with MEMWAIT_PERSISTENT QUEUED, and moves it to the end of its queue.
  * .count counts the notifies, and the wait is put into the list of completions, unless it is
- * already there (.listed). A reader reports the current .count, and takes the wait out of the list;
- * if notifies come before the reader has copied that count out, the reader puts the wait back in
- * the end. A wait that is cancelled or overdue while it is listed becomes COMPLETED there. Its
- * reader frees it when there is nothing left to report: see memwait_read_settle().
+ * already there (.listed). A reader reports the current .count, and takes the wait out of the list.
+ * If further notifies come before the reader has copied that count to user space, the reader puts
+ * the wait back into the list afterwards. A wait that is cancelled or times out while it is listed
+ * becomes COMPLETED and stays in the list. The reader frees the wait when there is nothing left to
+ * report: see memwait_read_settle().
  *
  * A wait is charged, then joins its queues. It becomes QUEUED in the lock section in which it joins
- * the queue of its last word, so a wait on one word cannot be found in a queue before that. A
- * notify that has claimed a wait for several words by then sets .claimed and .result, and the
- * arming thread completes the wait, even if it could not join the rest of its queues.
+ * the queue of its last word, so no notify can find a wait on one word in a queue before it is
+ * QUEUED. A notify that claims a wait for several words before it is QUEUED sets .claimed and
+ * .result. The arming thread then completes the wait, even if the wait could not join all of its
+ * queues.
  *
- * The notify completes a QUEUED wait immediately. Other words of the wait stay in their queues
- * until a read or close takes them out: see the end of queue.c.
+ * A notify completes a QUEUED wait immediately. The waiters for other words of the wait stay in
+ * their queues until a read or close takes them out: see the end of queue.c.
  *
  * For how a completion wakes pollers and readers, see wake.c.
  */
@@ -129,7 +133,7 @@ void memwait_async_remember(struct memwait_async_waiter *wait)
 	}
 }
 
-/* Makes a wait pending that is in the queues of its words, and not claimed. */
+/* Makes a wait pending. The wait is in the queues of all its words, and not claimed. */
 static void memwait_async_queued(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
@@ -147,12 +151,13 @@ static void memwait_async_queued(struct memwait_async_waiter *wait)
 
 /**
  * memwait_async_joined() - make a wait pending
- * @group: of the wait; its last waiter has just joined its queue, where a notify finds it QUEUED
+ * @group: group of the wait, whose last waiter has just joined its queue. A notify that finds this
+ *	waiter there finds the wait QUEUED
  *
  * Context: the lock of the last word's bucket is held; takes the context's lock.
  *
- * Return: MEMWAIT_PENDING: others may free the wait as soon as the bucket's lock is dropped; or 0
- * if a notify of another word has claimed it.
+ * Return: MEMWAIT_PENDING: other threads may free the wait as soon as the bucket's lock is dropped;
+ * 0: a notify of another word has claimed the wait.
  */
 int memwait_async_joined(struct memwait_group *group)
 {
@@ -171,8 +176,8 @@ int memwait_async_joined(struct memwait_group *group)
 }
 
 /*
- * Whether the deadline of a wait has passed, though no reader has noticed yet: such a wait must not
- * take a notify from the next waiter.
+ * Whether the deadline of a wait has passed, although no reader has ended the wait yet. Such a wait
+ * must not take a notify from the next waiter.
  */
 static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 {
@@ -181,12 +186,13 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 
 /*
  * Whether the process that a context is bound to has begun to die, so that no thread will read the
- * completions of its waits. The process may take long to die, or forever: it dumps core, frees much
- * memory, or closes a file whose server does not answer. Notifies pass over its waits from the
- * beginning of its death until it has closed the context.
+ * completions of its waits. The death may take long, or forever, if the process dumps core, frees
+ * much memory, or closes a file whose server does not answer. Notifies pass over the waits from the
+ * beginning of the death until the process has closed the context.
  *
- * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT, for good. A
- * process that shared its table of descriptors may be gone before the context ends.
+ * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT permanently. A
+ * process that shared its table of descriptors with another process may be gone before the context
+ * ends.
  */
 static bool memwait_context_is_dying(const struct memwait_context *context)
 {
@@ -208,7 +214,7 @@ static enum memwait_claim memwait_claim_thread(struct memwait_waiter *waiter, u8
 {
 	struct memwait_group *group = memwait_group_of(waiter);
 
-	/* Waits for several words exclude MEMWAIT_OWNED, so their result is always OK. */
+	/* A wait for several words cannot have MEMWAIT_OWNED, so its result is always OK. */
 	if (group->nr == 1)
 		group->result = result;
 	if (cmpxchg(&group->claimed, 0, waiter->index + 1))
@@ -264,12 +270,12 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 	bool overdue;
 
 	spin_lock(&context->lock);
-	/* A word of a group that has ended: no need to check the clock and the process. */
+	/* The group has ended: no need to check the clock and the process. */
 	if (wait->group.claimed) {
 		spin_unlock(&context->lock);
 		return MEMWAIT_CLAIM_LOST;
 	}
-	/* Checked once: the clock may be set back. */
+	/* Check only once, because the clock may be set back. */
 	overdue = memwait_async_is_overdue(wait);
 	if (unlikely(memwait_context_is_dying(context))) {
 		claim = MEMWAIT_CLAIM_PASSED_OVER;

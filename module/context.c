@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Contexts as objects: their memory and references. For the open file see file.c, for async waits
- * async.c, for completions read.c and wake.c.
+ * Memory and references of contexts. See file.c for the open file, async.c for async waits, and
+ * read.c and wake.c for completions.
  */
 #include <linux/random.h>
 
@@ -17,8 +17,8 @@ struct kmem_cache *memwait_owned_cache;
  *
  * Context: process context, may sleep.
  *
- * Return: the context with one reference, undecided, and without timers; %NULL if there is no
- * memory.
+ * Return: the context, with one reference, neither bound nor open to every process yet (see
+ * file.c), and without timers; %NULL if there is no memory.
  */
 struct memwait_context *memwait_context_alloc(void)
 {

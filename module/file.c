@@ -2,31 +2,32 @@
 /*
  * The open file: open, poll, fdinfo, close.
  *
- * A bound context belongs to a process (.process): only its threads arm, cancel and read. It ends
- * when no descriptor in the table of that process (.table) refers to it and no such call is in
- * progress, even if other processes hold copies: .uses counts the calls, plus one for the table.
- * The thread that drops the last use ends the context itself, so a process that has died has ended
- * its contexts when waitpid(2) returns. If another process shares the table and outlives this
- * process, the context ends when that other process has closed it; until then, notifies pass over
- * its waits, see claim.c.
+ * A bound context belongs to a process (.process): only threads of that process may arm, cancel and
+ * read. The context ends when no descriptor in the table of that process (.table) refers to it and
+ * no such call is in progress, even if other processes hold copies. .uses counts these calls, plus
+ * one for the table. The thread that drops the last use ends the context itself, so the contexts of
+ * a dead process have ended when waitpid(2) returns. If another process shares the table and
+ * outlives .process, the context ends when the other process has closed it; until then, notifies
+ * pass over the waits of the context, see claim.c.
  *
- * Every removal of a descriptor calls memwait_flush() with the table: close(2) and dup2(2), exec
- * for descriptors that it closes, and the end of the table, with its last user. A dup(2) or dup2(2)
- * that races with a close may come too late, and add a descriptor at a number at which the close
- * has already looked. A binding may race with a close by another thread, and therefore looks as
- * well:
+ * memwait_flush() is called with the table whenever a descriptor is removed: by close(2) and
+ * dup2(2), by an exec that closes the descriptor, and at the end of the table, with its last user.
+ * A dup(2) or dup2(2) that races with a close may come too late, and add a descriptor at a number
+ * that the close has already looked at. A binding may race with a close by another thread, and
+ * therefore also looks for a descriptor:
  *
  *	close					bind
  *	remove the descriptor			set .table
  *	full barrier				full barrier
  *	load .table: look for others		look for a descriptor
  *
- * So while .table names a table, that table has a descriptor, or a thread that uses the table is
- * about to look. The table's memory is not freed, and no other table has its address.
+ * Therefore, while .table names a table, that table has a descriptor of the context, or a thread
+ * that uses the table is about to look for a descriptor. In both cases the table's memory is not
+ * freed, and no other table has its address.
  *
- * The first call that arms, cancels or reads, or that has MEMWAIT_OWNER_CONTEXT, decides: with
- * MEMWAIT_OWNER_BIND the context is bound, otherwise it serves every process and cannot be bound
- * later. See memwait_context_use() and memwait_identity_bind().
+ * The first call that arms, cancels or reads, or that has MEMWAIT_OWNER_CONTEXT, decides which
+ * processes may use the context: with MEMWAIT_OWNER_BIND the context is bound; otherwise it serves
+ * every process, and cannot be bound later. See memwait_context_use() and memwait_identity_bind().
  */
 #include <linux/fdtable.h>
 #include <linux/minmax.h>
@@ -37,7 +38,7 @@
 #include "owner.h"
 #include "position.h"
 
-/* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
+/* Number of descriptors that memwait_has_descriptor() looks at in one RCU section. */
 #define MEMWAIT_LOOK	1024
 
 /* memwait_binding.table of a bound context that its process has closed. */
@@ -46,7 +47,7 @@ static char memwait_closed;
 /**
  * memwait_open() - open(2): create a context
  * @inode: the device's
- * @file: gets the context
+ * @file: receives the context
  *
  * Context: process context, may sleep.
  *
@@ -68,16 +69,19 @@ int memwait_open(struct inode *inode, struct file *file)
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 
-	/* stream_open(): without a file position, read(2) calls do not serialize. */
+	/* stream_open(), because read(2) calls are not serialized without a file position. */
 	return stream_open(inode, file);
 }
 
-/* At the first use: lets every process use the context, unless it is bound. Returns its table. */
+/*
+ * At the first use, lets every process use the context, unless the context is bound. Returns
+ * .table.
+ */
 static fl_owner_t memwait_context_decide(struct memwait_context *context)
 {
 	fl_owner_t table;
 
-	/* A binding sets .table under the lock, after it has found it undecided. */
+	/* A binding also checks and sets .table under the lock. */
 	spin_lock(&context->lock);
 	table = context->binding.table;
 	if (!table) {
@@ -128,9 +132,9 @@ static void memwait_context_end(struct memwait_context *context)
 
 /**
  * memwait_context_unuse() - end a call that only the process of a bound context may make
- * @context: after memwait_context_use(); ends if it was closed during the call
+ * @context: after memwait_context_use(); the context ends now if it was closed during the call
  *
- * Pins that the call has left unused are put only after this, because putting them may take
+ * The caller puts pins that are no longer used only after this, because putting them may take
  * forever.
  *
  * Context: process context, may sleep.
@@ -143,9 +147,10 @@ void memwait_context_unuse(struct memwait_context *context)
 }
 
 /*
- * Whether a descriptor in the current process's table refers to a context. Nothing else shows this:
- * the file's references include those of other tables, of calls in progress and of messages. Starts
- * at the descriptor that it found last, so that closing many descriptors one by one is linear.
+ * Whether a descriptor in the current process's table refers to a context. The file's reference
+ * count does not show this, because it includes the references of other tables, of calls in
+ * progress and of messages. The search starts at the descriptor that the previous search found, so
+ * that closing many descriptors one by one takes linear time.
  */
 static bool memwait_has_descriptor(const struct file *file)
 {
@@ -172,9 +177,10 @@ static bool memwait_has_descriptor(const struct file *file)
 }
 
 /**
- * memwait_flush() - close(2) of a descriptor; a table's last descriptor ends a bound context
+ * memwait_flush() - handle the close of a descriptor, which may end a bound context
  * @file: the context
- * @id: the table that had the descriptor; if it is not the current process's, it is being freed
+ * @id: the table that had the descriptor: the current process's table, or a table that is being
+ *	freed
  *
  * Context: process context, may sleep.
  *
@@ -190,7 +196,9 @@ int memwait_flush(struct file *file, fl_owner_t id)
 		return 0;
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
-	/* Under the lock: a notify may look at the process, see memwait_context_is_dying(). */
+	/*
+	 * Under the lock, because a notify may look at the process, see memwait_context_is_dying().
+	 */
 	spin_lock(&context->lock);
 	if (context->binding.table == id) {
 		process = context->binding.process;
@@ -206,7 +214,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 }
 
 /**
- * memwait_release() - last close: end the context
+ * memwait_release() - end the context at its last close
  * @inode: the device's
  * @file: the context
  *
@@ -229,7 +237,7 @@ int memwait_release(struct inode *inode, struct file *file)
 /**
  * memwait_poll() - poll(2)
  * @file: the context
- * @table: of the poller
+ * @table: the poller's table
  *
  * Context: process context; takes the context's lock if a timer has fired.
  *
@@ -240,7 +248,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 	struct memwait_context *context = file->private_data;
 
 	poll_wait(file, &context->completions.pollers, table);
-	smp_mb();	/* (D), see wake.c: in poll_wait() itself since 6.14 */
+	smp_mb();	/* (D), see wake.c; since 6.14 poll_wait() has it as well */
 	if (unlikely(memwait_context_has_ended(context)))
 		return EPOLLERR | EPOLLHUP;
 	if (READ_ONCE(context->completions.nr) ||
@@ -303,7 +311,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
 		   completed, pins, places);
-	/* .identity is freed when a bound context ends. */
+	/* Not .identity, which is freed when a bound context ends. */
 	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
 		   READ_ONCE(context->id));
 }

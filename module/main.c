@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/memwait: the device, its ioctls, the module. Each file calls only files below it:
+ * /dev/memwait: the device, its ioctls, the module. Each file calls only functions of files that
+ * are below it in this list:
  *
  *	main.c			ioctls, module init
  *	owner.c			owners, and the work that handles their deaths
@@ -17,7 +18,7 @@
  *	wake.c			waking readers and pollers
  *	position.c		interrupted threads: their queue positions, the effect of a signal
  *	queue.c			queues of waiters
- *	watch.c			whose death the waiters of a word are notified of
+ *	watch.c			the owner whose death the waiters of a word are notified of
  *	bucket.c		the lock of a bucket
  *	begin.c			the start of a wait
  *	identity.c		ids of threads and contexts
@@ -91,7 +92,7 @@ union memwait_argument {
 	struct memwait_change change;
 };
 
-/* An ioctl number without its struct's size, which may grow. */
+/* An ioctl number without the size of its struct, because the struct may grow. */
 #define MEMWAIT_IOC(cmd)	((cmd) & ~IOCSIZE_MASK)
 
 /**
