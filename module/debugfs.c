@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs, for root. memwait/ids: all living ids, one per line, the latest first. The walk has a
- * marker in the list of identities, and moves away from the end where new identities are added, so
- * it ends.
+ * debugfs files, for root. memwait/ids lists all living ids, one per line, the latest first. Its
+ * walk has a marker in the list of identities, and moves away from the end where new identities are
+ * added, so the walk ends.
  *
- * memwait/queues: all waiters, one per line.
+ * memwait/queues lists all waiters, one per line.
  *
  * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
  * waiter that joins, leaves or moves during that time may be listed or missing; a waiter that moves
@@ -13,7 +13,7 @@
  * The walk goes through the buckets, and records MEMWAIT_WALK_STEP waiters per lock section. It
  * continues after the key and number of the last waiter, whether that waiter is still there or not.
  * In each bucket it passes over waiters that joined after the walk had reached the bucket, so these
- * cannot hold it up; each word that was added since costs a search.
+ * cannot prolong the walk; however, each word that was added since then costs a search.
  */
 #include <linux/debugfs.h>
 #include <linux/jiffies.h>
@@ -56,7 +56,7 @@ struct memwait_description {
  * @word: name of the word
  * @waiter: the waiter
  * @since: when it joined its first queue, in jiffies
- * @self: its own owner id, or 0
+ * @self: owner id of the thread or context that waits, or 0
  * @owner: owner that its word watches, or 0
  * @owner_tid: thread of @owner, or 0
  */
@@ -70,12 +70,12 @@ struct memwait_line {
 };
 
 /**
- * struct memwait_walk - an open file
+ * struct memwait_walk - a walk through the queues, one for each open file
  * @bucket: index of the present bucket
  * @last_number: the last number that was given in the bucket when the walk reached it
- * @begun: the walk has reached the bucket
+ * @begun: the walk has reached @bucket
  * @key: of the waiter that was looked at last
- * @number: its number
+ * @number: number of that waiter
  * @next_line: first of @lines not shown yet
  * @nr_lines: length of @lines
  * @lines: of the last step
@@ -113,7 +113,7 @@ static void memwait_describe_async(const struct memwait_async_waiter *wait,
 	strscpy(description->command, wait->group.context->command, sizeof(description->command));
 }
 
-/* Describes a wait that was pending; called under the lock of a waiter's bucket. */
+/* Describes a wait that was pending. The lock of the bucket of one of its waiters is held. */
 static void memwait_describe(struct memwait_group *group, struct memwait_description *description)
 {
 	description->expires = group->deadline.expires;
@@ -137,7 +137,7 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	memwait_describe(memwait_group_of(waiter), &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->owned ? memwait_owned_of(waiter)->identity->id : 0;
-	/* .watched is freed only after no word watches it, which changes under buckets' locks. */
+	/* .watched is freed only when no word watches it; .watched changes under buckets' locks. */
 	first = memwait_watch_find(bucket, &waiter->word.key);
 	if (first && first->watched) {
 		line->owner = first->watched->id;
@@ -166,7 +166,7 @@ static bool memwait_walk_bucket(struct memwait_walk *walk, struct memwait_bucket
 		if (waiter->number <= walk->last_number)
 			memwait_walk_note(walk, bucket, waiter);
 		else
-			walk->number = U64_MAX;	/* on to the next word */
+			walk->number = U64_MAX;	/* skip to the next word */
 		waiter = memwait_bucket_next(bucket, &walk->key, walk->number);
 	}
 	return waiter;
@@ -293,9 +293,9 @@ static const struct file_operations memwait_walk_fops = {
 };
 
 /**
- * struct memwait_ids - an open list of ids, and its present line
- * @marker: the walk's
- * @id: of the present line; 0: there is none
+ * struct memwait_ids - a walk through the ids, one for each open file
+ * @marker: the walk's marker
+ * @id: id of the current line; 0: there is no line
  * @kind: thread or context
  * @pid: the process
  * @tid: the thread, or 0
@@ -327,7 +327,7 @@ static void memwait_ids_note(struct memwait_ids *ids, const struct memwait_ident
 		get_task_comm(ids->command, task);
 }
 
-/* Each look at an identity is an RCU section of its own: any number may be dead. */
+/* Looks at each identity in a separate RCU section, because any number of them may be dead. */
 static void *memwait_ids_line(struct memwait_ids *ids)
 {
 	struct memwait_identity *identity;

@@ -5,28 +5,28 @@
  *
  * Probes on tracepoints run in the dying thread, when it takes a fatal signal, exits or executes a
  * program, and look the thread up in a hash table, see owner.c. No clone(2) flag, vfork(2), PID
- * namespace or closed descriptor hides a thread. The exit probe runs before waitpid(2) returns in
- * the parent, the exec probe before the new program's first instruction. A thread that joins the
- * dying thread, or whose vfork(2) child executes a program, may continue before the probe runs. A
- * context dies when it ends, see file.c.
+ * namespace or closed descriptor hides a thread from the probes. The exit probe runs before
+ * waitpid(2) returns in the parent, the exec probe before the new program's first instruction. A
+ * thread that joins the dying thread, or whose vfork(2) child executes a program, may continue
+ * before the probe runs. A context dies when it ends, see file.c.
  *
- * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
- * to be reaped, see owner.c.
+ * The probes must not take locks that sleep on PREEMPT_RT. They only mark the identity dead;
+ * owner.c reaps it later.
  *
- * (G) A thread that is notified of a death must see what the dead thread wrote in user space. So
- * .dead is set by a store-release and read by a load-acquire. An identity that is missing has been
- * reaped, after the death: a failed look-up needs a read barrier.
+ * (G) A thread that is notified of a death must see what the dead thread wrote in user space.
+ * Therefore .dead is set by a store-release and read by a load-acquire. An identity that is not
+ * found may have been reaped after its death, so a failed look-up needs a read barrier.
  *
- * Look-ups by id are under RCU.
+ * Look-ups by id run under RCU.
  *
- * Ids are random numbers: an id reveals neither other ids nor how many there are, and a lock word
- * that still has the id of a dead thread does not name a living thread.
+ * Ids are random numbers. Therefore an id reveals neither other ids nor how many there are, and a
+ * lock word that still contains the id of a dead thread does not name a living thread.
  *
- * The table of ids has each identity from before it lives until it is freed: it is inserted as a
+ * An identity is in the table of ids from before it lives until it is freed. It is inserted as a
  * dead identity, because an insertion can fail, and the charge must come last. An identity that was
- * looked up is used under RCU, or by a word that watches it; it is freed after a grace period, and
- * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are in
- * process context with no raw lock held.
+ * looked up is used under RCU, or while a word watches it. It is freed after a grace period, and
+ * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are
+ * done in process context with no raw lock held.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_identities_lock
@@ -44,27 +44,28 @@
 #include "trace.h"
 
 /*
- * task_struct -> living identity. Not an rhashtable: on 6.1 that disables
- * softirqs, which a context that must not sleep cannot do on PREEMPT_RT.
+ * task_struct -> living identity. Not an rhashtable, which on 6.1 disables softirqs; on PREEMPT_RT,
+ * code that must not sleep cannot do that.
  */
 static DEFINE_HASHTABLE(memwait_threads, 14);
 /*
- * Serializes the creation of identities, so that no thread or context gets two, and changes of the
- * table above, of the list of all and of users' lists of dead identities. All users share the lock,
- * so it is raw: on PREEMPT_RT a preempted holder of a sleeping lock would hold up all others. It is
- * taken with interrupts disabled: a probe runs under a lock of signals, which interrupts take.
+ * Serializes the creation of identities, so that no thread or context gets two. Also serializes
+ * changes of the table above, of the list of all identities, and of the users' lists of dead
+ * identities. All users share the lock, so it is raw: on PREEMPT_RT a preempted holder of a
+ * sleeping lock would delay all other users. It is taken with interrupts disabled, because a probe
+ * runs under siglock, which interrupts take.
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
 
-/* How many identities memwait_identity_dead() searches for those of a dying process. */
+/* Number of identities that memwait_identity_dead() searches for one of a dying process. */
 #define MEMWAIT_DEATHS	64
 
 static const struct rhashtable_params memwait_identity_params = {
 	.key_len = sizeof(u64),
 	.key_offset = offsetof(struct memwait_identity, id),
 	.head_offset = offsetof(struct memwait_identity, id_node),
-	.min_size = 256,	/* so that an idle machine does not resize all the time */
+	.min_size = 256,	/* avoids constant resizing on an idle machine */
 	.automatic_shrinking = true,
 };
 
@@ -102,7 +103,7 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 
 /**
  * memwait_identity_begin_walk() - begin a walk over all identities, the latest first
- * @marker: the walk's marker, zeroed. Identities that are made from now on come behind it
+ * @marker: the walk's marker, zeroed. Identities that are created from now on come after it
  *
  * Context: process context.
  */
@@ -170,8 +171,9 @@ struct memwait_identity *memwait_identity_find(u64 id)
 }
 
 /*
- * Gives an identity an id that no other has, and inserts it into the table, which all users share,
- * and which is not charged to the memory cgroup. Returns 0 or a negative errno.
+ * Gives an identity an id that no other identity has, and inserts the identity into the table of
+ * ids. All users share the table, whose memory is not charged to a memory cgroup. Returns 0 or a
+ * negative errno.
  */
 static int memwait_identity_insert(struct memwait_identity *identity)
 {
@@ -185,7 +187,9 @@ static int memwait_identity_insert(struct memwait_identity *identity)
 	return err;
 }
 
-/* Allocates an identity, which is not charged and does not live yet. Returns it or an ERR_PTR(). */
+/*
+ * Allocates an identity, which is not charged and does not live yet. Returns an ERR_PTR() on error.
+ */
 static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
 						       const struct task_struct *who)
 {
@@ -219,7 +223,7 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	kfree_rcu(identity, rcu);
 }
 
-/* Returns 0; or, over the limit, -EAGAIN if dead identities count there, else -ENOSPC. */
+/* Returns 0; over the limit, -EAGAIN if the user has dead identities, else -ENOSPC. */
 static int memwait_identity_charge(struct memwait_user *user)
 {
 	lockdep_assert_held(&memwait_identities_lock);
@@ -228,13 +232,13 @@ static int memwait_identity_charge(struct memwait_user *user)
 	return list_empty(&user->dead) ? -ENOSPC : -EAGAIN;
 }
 
-/* An identity that has been charged lives from here on. */
+/* Makes an identity live. The identity has been charged. */
 static void memwait_identity_add(struct memwait_identity *identity,
 				 struct memwait_context *context)
 {
 	lockdep_assert_held(&memwait_identities_lock);
 	refcount_inc(&identity->user->refs);
-	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
+	__module_get(THIS_MODULE);	/* the caller's file has a reference as well */
 	list_add_tail(&identity->node, &memwait_all);
 	/* The barrier is for waiters that see the id in a word. */
 	smp_store_mb(identity->dead, false);
@@ -253,8 +257,8 @@ static void memwait_identity_add(struct memwait_identity *identity,
  *
  * Context: process context, may sleep.
  *
- * Return: the identity, possibly one that another thread has just made; or an ERR_PTR(): -ENOSPC:
- * over the user's limit; -EAGAIN: the same, until dead identities are reaped; -ENOMEM.
+ * Return: the identity, which another thread may just have created; or an ERR_PTR(): -ENOSPC: over
+ * the user's limit; -EAGAIN: over the limit until dead identities are reaped; -ENOMEM.
  */
 struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who)
@@ -287,9 +291,9 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
  *
  * Context: process context, may sleep; a full barrier if it binds the context.
  *
- * Return: 0; or, with nothing done, -EBUSY: any process may use the context; -EPERM: it is bound to
- * another process, or has ended; -ENOSPC: over the user's limit; -EAGAIN: the same, until dead
- * identities are reaped; -ENOMEM.
+ * Return: 0; or, with nothing done, -EBUSY: any process may use the context; -EPERM: the context is
+ * bound to another process, or has ended; -ENOSPC: over the user's limit; -EAGAIN: over the limit
+ * until dead identities are reaped; -ENOMEM.
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
@@ -330,7 +334,7 @@ int memwait_identity_bind(struct memwait_context *context)
 /**
  * memwait_identity_kill() - mark an identity dead, and leave it to be reaped
  * @identity: of the current thread, or of a context that the caller ends
- * @ended: it ends by itself, which is reported only to words that may name it
+ * @ended: the identity ends by itself, which is reported only to words that may name it
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
  */
@@ -339,7 +343,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	struct memwait_user *user = identity->user;
 	unsigned long flags;
 
-	/* Once in the list, the identity may be reaped and freed. */
+	/* Trace first: once the identity is in the list, it may be reaped and freed. */
 	trace_memwait_owner_died(identity);
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	if (identity->who)
@@ -349,7 +353,10 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	smp_store_release(&identity->dead, true);	/* (G) */
 	refcount_set(&identity->refs, 1);
 	list_add(&identity->dead_node, &user->dead);
-	/* The identity holds the user until the lock is dropped, and the work takes the lock. */
+	/*
+	 * The identity has a reference to the user until the lock is dropped; the work takes the
+	 * lock.
+	 */
 	if (queue_work(memwait_reap_queue, &user->reap))
 		refcount_inc(&user->refs);
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
@@ -357,7 +364,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 
 /**
  * memwait_identity_put() - put a reference to a dead identity
- * @identity: the last reference frees it
+ * @identity: a dead identity; the last put frees it
  *
  * Context: process context.
  */
@@ -375,11 +382,11 @@ void memwait_identity_put(struct memwait_identity *identity)
 /**
  * memwait_identity_dead() - find a dead identity of a user, to report its death
  * @user: the user
- * @own: an identity among the first ones that the current process has yet to report; otherwise the
- *	first one
+ * @own: true: find an identity that the current process has yet to report, among the first
+ *	MEMWAIT_DEATHS of the list; false: find the first identity
  *
  * The latest death comes first in the list. The identity that was found is moved to the end,
- * because any user can name it in any number of waits.
+ * because any user can name it in any number of waits, so that its report may take many steps.
  *
  * Context: process context.
  *
@@ -406,9 +413,10 @@ struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool o
 }
 
 /**
- * memwait_identity_reported() - no word is left that watches a dead identity
+ * memwait_identity_reported() - note that no word watches a dead identity any more
  * @identity: from memwait_identity_dead()
- * @own: as for that function; words of other users may be left then. Otherwise reaps the identity
+ * @own: as for memwait_identity_dead(). true: words of other users may still watch the identity;
+ *	false: the identity is reaped
  *
  * Context: process context.
  */
@@ -419,7 +427,7 @@ void memwait_identity_reported(struct memwait_identity *identity, bool own)
 
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	identity->process = NULL;
-	/* Another thread may have done so already. */
+	/* Another thread may have reaped the identity already. */
 	reaps = !own && !list_empty(&identity->dead_node);
 	if (reaps) {
 		list_del(&identity->node);
@@ -428,7 +436,7 @@ void memwait_identity_reported(struct memwait_identity *identity, bool own)
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	if (reaps)
-		memwait_identity_put(identity);		/* the list's */
+		memwait_identity_put(identity);		/* the list's reference */
 }
 
 /**
@@ -437,7 +445,7 @@ void memwait_identity_reported(struct memwait_identity *identity, bool own)
  *
  * Context: any but interrupts.
  *
- * Return: whether it does. An id that was never given counts as dead.
+ * Return: whether it does. An id that was never assigned counts as dead.
  */
 bool memwait_names_dead_owner(const struct memwait_wait *wait)
 {
@@ -467,7 +475,8 @@ bool memwait_names_dead_owner(const struct memwait_wait *wait)
  *
  * Context: process context.
  *
- * Return: 0; -EPERM: it has no id; -EOPNOTSUPP: this kernel does not report deaths.
+ * Return: 0; -EPERM: the thread or context has no id; -EOPNOTSUPP: this kernel does not report
+ * deaths.
  */
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity)

@@ -7,25 +7,25 @@
  * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
  * spurious wake-up, which every sleeper tolerates.
  *
- * Preemption is off from the claims to the last wake-up of threads, readers and pollers: so no
- * waiter depends on the notifier being scheduled, and no waiter waits for something that another
- * waiter does first. With PREEMPT_RT locks may sleep, so preemption is off only while threads and
- * readers are woken; a claimed thread still meets its deadline and dies of SIGKILL, like a thread
- * that futex(2) is about to wake.
+ * Preemption is disabled from the first claim to the last wake-up of threads, readers and pollers.
+ * Therefore no waiter depends on the notifier being scheduled, or on something that another waiter
+ * does first. With PREEMPT_RT locks may sleep, so preemption is disabled only while threads and
+ * readers are woken. There, a claimed thread still meets its deadline and dies of SIGKILL, like a
+ * thread that futex(2) is about to wake.
  *
- * Preemption is off for one lock section and its wake-ups, but not while the thread waits for the
- * bucket's lock. So each word of a call for many words, and each word to which a death is reported,
- * is a step.
+ * Preemption is enabled again after one lock section and its wake-ups, before the thread takes a
+ * bucket's lock again. Therefore each word of a call for many words, and each word to which a death
+ * is reported, is a separate step.
  *
  * The other waiters of a wait that was claimed stay in their queues until the wait's owner takes
- * them out. A notify that finds such a waiter before that dequeues it without counting it, once.
- * Each such waiter is charged to its user like a pending waiter, or belongs to a thread that has
- * been woken.
+ * them out. A notify that finds such a waiter earlier dequeues it without counting it, so this
+ * happens once for each waiter. Each such waiter is charged to its user like a pending waiter, or
+ * belongs to a thread that has been woken.
  *
- * A call reschedules between steps. It touches no waiter that joined after it began, so it ends.
- * Only SIGKILL ends it early: otherwise a signal could leave waiters of a notify-all asleep, and
- * the caller would not know. A notify that belongs to a change of the word, and a notify that is
- * passed on, do not end early.
+ * A call may be rescheduled between steps. The call touches no waiter that joined after the call
+ * began, so it ends. Only SIGKILL ends it early: any other signal could leave waiters of a
+ * notify-all asleep, and the caller would not know. A notify that belongs to a change of the word,
+ * and a notify that is passed on, do not end early.
  */
 #include <linux/freezer.h>
 #include <linux/minmax.h>
@@ -48,9 +48,9 @@ void memwait_step_end(struct memwait_scan *scan)
 	struct memwait_wakes *wakes = &scan->wakes;
 	unsigned int i;
 
-	preempt_disable();	/* else the first woken thread may preempt this one for long */
+	preempt_disable();	/* else the first woken thread may preempt this thread for long */
 	for (i = 0; i < wakes->nr_tasks; i++) {
-		/* Several threads may each have a processor to run on. */
+		/* Not if several threads are woken, which may each have a processor to run on. */
 		if (unlikely(scan->kind == MEMWAIT_SCAN_HANDS_OVER) && scan->woken == 1)
 			memwait_wake_up_here(wakes->tasks[i]);
 		else
@@ -115,9 +115,9 @@ void memwait_scan_start(struct memwait_scan *scan, struct memwait_bucket *bucket
 }
 
 /*
- * Whether the step ends for other threads that want the lock. A change of the word that has only
- * found waiters claimed by others does not end its step: its next step begins from the start, and a
- * thread that joins and leaves the queue again and again could hold it up.
+ * Whether the step ends because other threads wait for the lock. A call that changes the word does
+ * not end its step before it has woken a waiter: its next step would begin with the first waiter
+ * again, and a thread that joins and leaves the queue repeatedly could prolong the call.
  */
 static bool memwait_scan_gives_way(const struct memwait_scan *scan)
 {
@@ -127,7 +127,7 @@ static bool memwait_scan_gives_way(const struct memwait_scan *scan)
 
 /**
  * memwait_scan_claim() - claim some of the oldest waiters of a word
- * @scan: the scan. Waiters that others have claimed are dequeued
+ * @scan: the scan. Waiters that other threads have claimed are dequeued
  *
  * Context: the bucket's lock is held.
  *
@@ -148,8 +148,8 @@ bool memwait_scan_claim(struct memwait_scan *scan)
 		scan->wakes.looked++;
 		scan->reached = waiter->number;
 		/*
-		 * Not if this waiter may be the last: finding the next can take as long as finding
-		 * the first.
+		 * Do not look for the next waiter if this waiter may be the last: that search can
+		 * take as long as the search for the first.
 		 */
 		next = scan->count - scan->woken > 1 ? rb_next(&waiter->node) : NULL;
 		claim = memwait_claim_waiter(waiter, MEMWAIT_OK, &scan->wakes);
@@ -164,8 +164,8 @@ bool memwait_scan_claim(struct memwait_scan *scan)
 }
 
 /**
- * memwait_scan_pause() - let others go first between two steps
- * @scan: the scan. If memwait_scan_start() did not foresee a second step, the call gets a number
+ * memwait_scan_pause() - let other threads run, and take the lock, between two steps
+ * @scan: the scan. If memwait_scan_start() did not foresee a second step, the call gets its number
  *	only here, and may wake a context twice
  *
  * Context: process context, may sleep; no lock is held.
@@ -209,8 +209,8 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 }
 
 /*
- * @number: of a call for several words, or 0. Such a call wakes the pollers of a context once for
- * all of its completions, unless a read comes in between.
+ * @number: number of a call for several words, or 0. Such a call wakes the pollers of a context
+ * once for all completions that it adds there, unless a read comes in between.
  */
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
 					    enum memwait_scan_kind kind, u64 number)
@@ -247,12 +247,12 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_s
 }
 
 /**
- * memwait_pass_on() - pass the notify of a waiter that has ended on to the next waiter of its word
+ * memwait_pass_on() - pass a notify on from a waiter that has ended to the next waiter of its word
  * @key: see memwait_notify_word()
  * @number: from memwait_new_call() if the caller passes on several notifies, else 0
  *
  * Neither the death of the current thread nor the freezer stops the call. If no waiter is left, the
- * notify is spent.
+ * notify has no effect.
  *
  * Context: process context, may sleep; takes the bucket's lock.
  */
@@ -315,9 +315,9 @@ int memwait_ioc_waiters(const struct memwait_notify *notify)
 #define MEMWAIT_NOTIFIES	16
 
 /*
- * Derives the key of an entry from the key of another entry in the same page, which keeps it valid:
- * looking up a mapping costs more than the rest of an entry. Returns false if the entry is in
- * another page.
+ * Derives the key of an entry from the key of another entry in the same page, whose reference
+ * covers both. This avoids looking up the mapping, which costs more than the rest of an entry.
+ * Returns false if the entry is in another page.
  */
 static bool memwait_notify_get_near(struct memwait_word *word, const struct memwait_notify *notify,
 				    const struct memwait_word *other,
@@ -332,8 +332,8 @@ static bool memwait_notify_get_near(struct memwait_word *word, const struct memw
 }
 
 /*
- * Processes one batch. Returns the number of entries done, less than @nr only if *@err is set; or
- * -EFAULT if entries were done but the results cannot be written.
+ * Processes one batch. Returns the number of entries done, which is less than @nr only if *@err is
+ * set; or -EFAULT if entries were done but their results cannot be written.
  */
 static int memwait_notify_some(const struct memwait_notify __user *notifies, u32 __user *results,
 			       unsigned int nr, u64 call, int *err)
@@ -344,7 +344,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	unsigned int done, found, i;
 	int last = -1;		/* the last entry whose key is known */
 
-	/* Before a hole, too few bytes may be reported as copied: retry entry by entry. */
+	/* Before a hole, copy_from_user() may report too few bytes: retry entry by entry. */
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
 				 sizeof(notify[0]));
 	while (done < nr && !copy_from_user(&notify[done], &notifies[done], sizeof(notify[0])))
@@ -369,8 +369,8 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	}
 
 	/*
-	 * Probe the results before any wake-up. Not by clear_user(), which may report too few
-	 * bytes.
+	 * Probe the memory of the results before any wake-up. Do not use clear_user(), which may
+	 * report too few bytes.
 	 */
 	found = done;
 	for (i = 0; results && i < done; i++) {

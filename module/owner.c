@@ -3,20 +3,20 @@
  * Owners: MEMWAIT_IOC_OWNER, the probes that detect deaths of threads, and the reports to waiters.
  * The top of watch.c says which owner a word watches, and why no death is missed.
  *
- * A user's dead identities are reaped (memwait_reap()) in steps: a step reports a death to the
- * waiters of some words, or takes an identity that no word watches out of the list of dead
+ * A user's dead identities are reaped in steps (memwait_reap()). A step reports a death to the
+ * waiters of some words, or removes an identity that no word watches from the list of dead
  * identities. Steps are done by
  *
- *	- a work of the user, which does all remaining steps. A run of it is bounded and queues the
- *	  work again for the rest;
+ *	- a work of the user, which does all remaining steps. A run of the work is bounded, and
+ *	  queues the work again for the rest;
  *	- a dying process, when its descriptors are closed, at its own priority: it reports its own
  *	  death, to waiters of its own user;
  *	- a thread that is over the limit of ids, because dead identities count until they are
  *	reaped.
  *
- * Each of them may be preempted for a long time without delaying the others: each reports to the
- * words that the others have not reached yet, word by word under the locks of the buckets. No user
- * works for the dead identities of another user.
+ * Any of these may be preempted for a long time without delaying the others: each reports to the
+ * words that the others have not reached yet, word by word under the locks of the buckets. No
+ * thread or work of a user reaps the dead identities of another user.
  */
 #include <linux/err.h>
 #include <linux/signal.h>
@@ -32,14 +32,15 @@
 #include "scan.h"
 
 /*
- * Steps in one run of the work, at each close of a dying process, and between checks for signals.
+ * Number of steps in one run of the work, at each close by a dying process, and between two checks
+ * for signals.
  */
 #define MEMWAIT_DEATH_RUN	64
 
 /*
  * Reports the owner's death to the first MEMWAIT_OWNED waiter of a word, whose bucket is locked.
- * The word then watches that waiter, or no owner if it was the last waiter. If the step is full
- * before that, the word still watches the dead owner.
+ * The word then watches the identity of that waiter, or no owner if the waiter was the last. If the
+ * step is full before a waiter was claimed, the word still watches the dead owner.
  */
 static void memwait_watch_report(struct memwait_owned *first, struct memwait_wakes *wakes)
 {
@@ -59,10 +60,10 @@ static void memwait_watch_report(struct memwait_owned *first, struct memwait_wak
 }
 
 /*
- * Reports a death to waiters of some words, a step for each; @own: only of words of the owner's
- * user. @number: of the call. On PREEMPT_RT this call may be preempted before it has woken a
- * context; no other step of the call would wake the context then. Returns false if no such word
- * watches the owner, and none will.
+ * Reports a death to waiters of some words, in a separate step for each word. @own: only to words
+ * of the owner's user. @number: number of the call. On PREEMPT_RT this call may be preempted before
+ * it has woken a context; no other step of the call would wake that context then. Returns false if
+ * no such word watches the owner, and none will.
  */
 static bool memwait_report_death(struct memwait_identity *identity, bool own, u64 number)
 {
@@ -91,8 +92,8 @@ static bool memwait_report_death(struct memwait_identity *identity, bool own, u6
 }
 
 /*
- * One step for a user; @own: the current process is dying, and reports only its own death, and only
- * to words of that user, so that no other user can slow it down. Returns false if there is nothing
+ * Does one step for a user. @own: the current process is dying, and reports only its own death, and
+ * only to words of that user, so that no other user can delay it. Returns false if there is nothing
  * to do.
  */
 static bool memwait_reap(struct memwait_user *user, bool own, u64 number)
@@ -107,7 +108,7 @@ static bool memwait_reap(struct memwait_user *user, bool own, u64 number)
 	return true;
 }
 
-/* Some steps, see the top of this file. Returns false if nothing is left. */
+/* Does some steps, see the top of this file. Returns false if nothing is left. */
 static bool memwait_reap_some(struct memwait_user *user, bool own)
 {
 	const u64 number = memwait_new_call();
@@ -123,7 +124,7 @@ static bool memwait_reap_some(struct memwait_user *user, bool own)
 
 /**
  * memwait_reap_work() - reap the dead identities of a user
- * @work: of the user, to whom it holds a reference
+ * @work: the user's work, which has a reference to the user
  *
  * Context: the work, process context.
  */
@@ -137,11 +138,11 @@ void memwait_reap_work(struct work_struct *work)
 }
 
 /**
- * memwait_close_descriptor() - close(2) of a descriptor
+ * memwait_close_descriptor() - handle the close of a descriptor
  * @file: the context
  * @id: see memwait_flush()
  *
- * A dying process reports its death to its own user's waiters, so that they need not wait for a
+ * A dying process reports its death to its own user's waiters, so that these need not wait for a
  * kernel thread. It does not report to waiters of other users, which may be many.
  *
  * Context: process context, may sleep.
@@ -158,17 +159,17 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	return ret;
 }
 
-/* The id of a context, which may be bound first. Returns 0 or a negative errno. */
+/* Gets the id of a context; @bind: binds the context first. Returns 0 or a negative errno. */
 static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 {
 	struct memwait_context *context = file->private_data;
 	struct memwait_identity *identity;
 	int err = bind ? memwait_identity_bind(context) : memwait_context_use(context);
 
-	/* A bound context's id is no secret to a process that has a descriptor. */
+	/* A bound context's id is no secret to a process that has a descriptor of the context. */
 	*id = READ_ONCE(context->id);
 	if (bind && !err)
-		memwait_flush(file, current->files);	/* another thread may have closed it */
+		memwait_flush(file, current->files);	/* a thread may have closed the file */
 	if (bind)
 		return err;
 	if (err)
@@ -180,7 +181,7 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 	return PTR_ERR_OR_ZERO(identity);
 }
 
-/* The id of the current thread. Returns 0 or a negative errno. */
+/* Gets the id of the current thread. Returns 0 or a negative errno. */
 static int memwait_owner_thread(struct memwait_context *context, u64 *id)
 {
 	struct memwait_identity *identity = memwait_identity_of(current) ?:
@@ -208,13 +209,14 @@ static int memwait_owner_exits(u64 *id)
  * memwait_ioc_owner() - MEMWAIT_IOC_OWNER
  * @file: the caller's context
  * @owner: as copied from user space
- * @user: its user-space address: gets the id
+ * @user: its user-space address; receives the id
  *
  * Context: process context, may sleep.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel does not report deaths; -EFAULT: @user cannot be
  * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM; -EPERM: the context is
- * another process's, or has ended; -EBUSY: it can no longer be bound.
+ * bound to another process, or has ended; -EBUSY: the context can no longer be bound;
+ * -ERESTARTNOINTR: a signal is pending.
  */
 int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
 		      struct memwait_owner __user *user)
@@ -231,7 +233,7 @@ int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
 		return -EINVAL;
 	if (!memwait_has_owners)
 		return -EOPNOTSUPP;
-	/* Fail before anything is done. */
+	/* Probe the address before anything is done. */
 	if (put_user(0, &user->id))
 		return -EFAULT;
 
@@ -251,7 +253,10 @@ int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
 	return put_user(id, &user->id) ? -EFAULT : 0;
 }
 
-/* Called when a thread dies of a signal, exits, or executes a program: it has died, or @ended. */
+/*
+ * Called when a thread dies of a signal, exits, or executes a program. @ended: the thread has ended
+ * by itself, which is not a death.
+ */
 static void memwait_has_died(const struct task_struct *task, bool ended)
 {
 	struct memwait_identity *identity = memwait_identity_of(task);
@@ -262,15 +267,15 @@ static void memwait_has_died(const struct task_struct *task, bool ended)
 
 /*
  * Whether a thread exits by exit(2). exit_group(2), and a kill of the process, set
- * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and a thread that the
- * kernel ends alone has a signal in its exit code. The last thread of a process may count as
- * killed: the kernel sets SIGNAL_GROUP_EXIT for it as well.
+ * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and if the kernel ends
+ * only this thread, the exit code of the thread contains a signal. The last thread of a process may
+ * count as killed, because the kernel sets SIGNAL_GROUP_EXIT for it as well.
  */
 static bool memwait_ends_by_itself(const struct task_struct *task)
 {
 	if (READ_ONCE(task->signal->group_exec_task))
 		return false;
-	smp_rmb();	/* a killed execve() clears .group_exec_task after the flag was set */
+	smp_rmb();	/* the flag is set before a killed execve() clears .group_exec_task */
 	return !(READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) && !(task->exit_code & 0x7f);
 }
 
@@ -303,7 +308,7 @@ static bool memwait_is_fatal(int sig, const struct k_sigaction *action)
 		!sig_kernel_stop(sig) && !(READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE));
 }
 
-/* Called with interrupts disabled, under the lock of the thread's signals. */
+/* Called with interrupts disabled, under the thread's siglock. */
 static void memwait_signal_probe(void *data, int sig, struct kernel_siginfo *info,
 				 struct k_sigaction *action)
 {
@@ -312,13 +317,13 @@ static void memwait_signal_probe(void *data, int sig, struct kernel_siginfo *inf
 }
 
 /*
- * An exit may be reported late: before 6.16 only after the memory was freed, and in all versions
- * after a core dump. So a fatal signal already counts as the death; the threads of a killed process
- * die by such a signal.
+ * The kernel may report an exit late: before 6.16 only after the memory was freed, and in all
+ * versions only after a core dump. Therefore a fatal signal already counts as the death. Every
+ * thread of a killed process takes such a signal.
  *
- * The tracepoints are not exported by name, but for_each_kernel_tracepoint() finds them, and no
- * exported function tells a module of the end of any thread. In the tree, do_exit(), get_signal()
- * and begin_new_exec() could call memwait_has_died() instead.
+ * The tracepoints are not exported by name, but for_each_kernel_tracepoint() finds them. No
+ * exported function notifies a module of the end of every thread. If the module were in the kernel
+ * tree, do_exit(), get_signal() and begin_new_exec() could call memwait_has_died() instead.
  */
 static struct memwait_probe {
 	const char *name;
@@ -340,7 +345,7 @@ static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
 	}
 }
 
-/* Unregisters the first probes. None runs after it returns. */
+/* Unregisters the first @nr probes. None of these runs after the function returns. */
 static void memwait_unregister_probes(unsigned int nr)
 {
 	while (nr--)

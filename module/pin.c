@@ -2,25 +2,27 @@
 /*
  * Pins, which hold the files and address spaces of async waits.
  *
- * Each async wait has a reference to a pin, which holds the file or mm_struct. A context remembers,
- * without references, the pin of a file and the pin of an mm_struct that it has used last: a wait
- * on a word of the same space shares the pin, any other wait makes a new pin. So there are no more
- * pins than waits, and most contexts have one. A file is identified by its address_space, as in the
- * key: the first file represents all others of that address_space. A requeue does not change the
- * space, so the wait keeps its pin. A context caches the memory of one freed pin for the next pin:
- * where waits are armed and read one by one, each has a pin of its own.
+ * Each word of an async wait has a reference to a pin, which holds the file or mm_struct. A context
+ * remembers, without references, the last pin of a file and the last pin of an mm_struct that it
+ * has used. A wait on a word of the same space shares that pin; any other wait makes a new pin.
+ * There are therefore no more pins than words that are waited for, and most contexts have one pin.
+ * As in the key, a file is identified by its address_space: the first file represents all other
+ * files of that address_space. A requeue does not change the space, and therefore not the pin of
+ * the wait. A context caches the memory of one freed pin for the next pin, because waits that are
+ * armed and read one by one have a pin each.
  *
  * A pin counts as MEMWAIT_PIN_WAITS waits of its user from its allocation until it is freed.
  *
- * A pin holds the path and inode, not the open file. Locks, leases and write access end when user
- * space closes the file, but umount gets EBUSY.
+ * A pin holds the path and inode, not the open file. Therefore locks, leases and write access end
+ * when user space closes the file, but umount fails with EBUSY.
  *
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
- * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
- * locks. umount succeeds once close(2), cancel or read returns. A kernel thread, and a dying
- * thread, leaves pins of files to a work of the pins' user, so that a user delays only its own
- * pins. The workqueue is not WQ_MEM_RECLAIM: like delayed_fput(), the work runs the code of any
- * file system, which may need memory, and wait for a workqueue that is not WQ_MEM_RECLAIM either.
+ * FUSE daemon, which may never answer. Therefore a call collects unused pins, and puts them at its
+ * end, without locks. umount succeeds once close(2), cancel or read has returned. Kernel threads
+ * and dying threads leave pins of files to a work, of which each user has its own, so that a user
+ * delays only its own pins. The workqueue is not WQ_MEM_RECLAIM, because the work, like
+ * delayed_fput(), runs the code of any file system. That code may need memory, and may wait for a
+ * workqueue that is not WQ_MEM_RECLAIM either.
  */
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -36,7 +38,7 @@ static struct inode *memwait_pin_inode(const struct memwait_pin *pin)
 	return ((struct address_space *)(unsigned long)(pin->space & ~MEMWAIT_KEY_SHARED))->host;
 }
 
-/* Takes a new pin's references. @file is the word's, or %NULL. */
+/* Takes a new pin's references. @file: the file of the word; %NULL for a private word. */
 static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 {
 	const struct path *user_path;
@@ -54,8 +56,8 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 }
 
 /*
- * Frees a pin without references, or caches its memory for the next pin of @context, unless that is
- * NULL. Mounts are put last, because they hold the inode's file system.
+ * Releases a pin that has no references. Caches its memory for the next pin of @context; frees the
+ * memory if @context is NULL. Mounts are put last, because they hold the inode's file system.
  */
 static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 			     struct memwait_context *context)
@@ -69,8 +71,8 @@ static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 	}
 	memwait_user_uncharge(user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 	/*
-	 * A full barrier, as in memwait_pin_get(): this use of the memory ends before the next
-	 * begins.
+	 * xchg() is a full barrier, as in memwait_pin_get(): this use of the memory ends before the
+	 * next use begins.
 	 */
 	if (context)
 		pin = xchg(&context->pins.cached, pin);
@@ -90,7 +92,7 @@ static void memwait_pins_free(struct memwait_user *user, struct memwait_context 
 
 /**
  * memwait_pin_work() - free pins of files that threads have left
- * @work: of the user, to whom it holds a reference
+ * @work: the user's work, which has a reference to the user
  *
  * Context: the work, process context.
  */
@@ -100,12 +102,12 @@ void memwait_pin_work(struct work_struct *work)
 
 	memwait_pins_free(user, NULL, &user->left_pins);
 	memwait_user_put(user);
-	module_put(THIS_MODULE);	/* memwait_pin_exit() waits for the rest */
+	module_put(THIS_MODULE);	/* memwait_pin_exit() waits for the end of the work */
 }
 
 /*
- * Leaves pins of files that no wait uses to the work of their user, to whom the caller holds a
- * reference, and frees those of address spaces. Does not wait for a file system.
+ * Leaves unused pins of files to the work of their user, and frees unused pins of address spaces.
+ * The caller has a reference to the user. Does not wait for a file system.
  */
 static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
@@ -142,11 +144,11 @@ static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unu
  * @context: of the pins
  * @unused: from memwait_pin_put()
  *
- * A dying thread leaves them to a work, because others wait for descriptors that it has yet to
- * close; so does a kernel thread.
+ * A dying thread leaves the pins to a work, because other processes may wait for descriptors that
+ * the thread has yet to close. A kernel thread also leaves them to a work.
  *
- * Context: process context. It may sleep forever: the caller holds no lock, and has done everything
- * that others wait for.
+ * Context: process context. The function may sleep forever. Therefore the caller must hold no lock,
+ * and must have done everything that others wait for.
  */
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused)
 {
@@ -157,11 +159,12 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
 }
 
 /**
- * memwait_pin_get() - get a pin for a word of an async wait: a pin of its context, or a new pin
+ * memwait_pin_get() - get a remembered or new pin for a word of an async wait
  * @context: of the wait
  * @word: from memwait_word_get() in the same task
  *
- * If another thread makes a pin of the same space at the same time, there are two.
+ * If another thread makes a pin of the same space at the same time, there are two pins of that
+ * space.
  *
  * Context: process context, may sleep; takes the context's lock.
  *
@@ -174,8 +177,8 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	struct memwait_pin *pin;
 
 	/*
-	 * A remembered pin has references: the last is dropped, and the pin forgotten, under the
-	 * lock.
+	 * A remembered pin has references, because the context forgets a pin under the lock under
+	 * which the last reference is dropped.
 	 */
 	spin_lock(&context->lock);
 	pin = context->pins.last[space & MEMWAIT_KEY_SHARED];
@@ -204,8 +207,8 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 /**
  * memwait_pin_put() - drop a reference to a pin
  * @pin: the pin
- * @context: whose pin it is
- * @unused: gets the pin with its last reference, for memwait_pins_put()
+ * @context: the pin's context
+ * @unused: receives the pin if this was its last reference, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
  */

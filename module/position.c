@@ -3,35 +3,35 @@
  * Queue positions of interrupted threads: how a thread retains its position.
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
- * and the thread leaves its queues. The thread returns by a restart, or calls again after EINTR. A
- * record holds the thread's number in the queue of each word (of the target, if the waiter was
- * moved), and memwait_queue_join() puts the thread's waiter back at that number. An absent thread
- * has no waiter in a queue.
+ * and the thread leaves its queues. The thread waits again when the system call is restarted, or
+ * when the program calls again after EINTR. A record holds the thread's number in the queue of each
+ * word (of the target, if the waiter was moved), and memwait_queue_join() puts the thread's waiter
+ * back at that number. An absent thread has no waiter in a queue.
  *
- * A thread has one record, whatever contexts it waits with: with a record for each context it could
- * overtake the same waiters once for each. A wait takes the record out of its tree when it begins.
- * A wait on the same words joins by the record, and puts it back if it is interrupted again; a wait
- * on other words that is interrupted replaces the record by its own. If the wait ends otherwise, by
- * a notify, the death of an owner or a deadline, the record is freed. The record is put back
- * unchanged after an error, and after MEMWAIT_NOT_EQUAL, because a lock word that names its owner
- * changes with each owner.
+ * A thread has at most one record, even if it waits with several contexts: with a record for each
+ * context it could overtake the same waiters once for each context. When a wait begins, it takes
+ * the thread's record out of the tree. A wait on the same words joins at the recorded positions,
+ * and puts the record back if the wait is interrupted again. A wait on other words that is
+ * interrupted replaces the record by its own. If a wait ends by a notify, the death of an owner or
+ * a deadline, the record is freed. The record is put back unchanged after an error, and after
+ * MEMWAIT_NOT_EQUAL, because a lock word that names its owner changes with each owner.
  *
- * The records are in trees by struct pid, to which a record holds a reference: so no later thread
- * with the same id is taken for its thread. The thread's hash chooses the tree. A wait without a
- * record looks once, at the root of its tree, and takes a lock only if a thread of the same hash is
- * away.
+ * The records are in trees by struct pid. A record has a reference to the struct pid of its thread,
+ * so that a later thread with the same id is not taken for that thread. The hash of the thread's
+ * struct pid chooses the tree. A wait without a record only looks at the root of its tree, and
+ * takes a lock only if a thread with the same hash has a record.
  *
  * A record is also in a list of the context of its wait, and is charged to the context's user, one
- * for each word. Without memory, or over the limit, there is no record, and the thread returns to
- * the end of the queue. A dead thread's record stays charged until a sweep: whenever a record is
- * added, the next two records of its context are checked, and those of dead threads are freed. The
- * last close of a context frees all of its records.
+ * for each word. If there is no memory, or the limit is exceeded, there is no record, and the
+ * thread returns to the end of the queue. A dead thread's record stays charged until it is found:
+ * whenever a record is added, the next two records of the same context are checked, and freed if
+ * their threads are dead. The last close of a context frees all of its records.
  *
- * A record keeps no file, mm_struct or queue alive, so its key may come to name a word of another
- * space. So the inode's number and generation are compared, too, and, for private words,
- * .self_exec_id.
+ * A record has no reference to a file, mm_struct or queue, so its key may later name a word of
+ * another space. Therefore the inode's number and generation are also compared and, for the sake of
+ * private words, .self_exec_id.
  *
- * Only the kernel sets the numbers: a thread returns to its own position, and to no other.
+ * Only the kernel sets the numbers, so a thread can return only to its own position.
  *
  *	Lock order:	memwait_absent.lock -> memwait_context.lock
  */
@@ -40,7 +40,7 @@
 #include "context.h"
 #include "position.h"
 
-/* Records of other threads that are checked when a record is added. */
+/* Number of records that are checked when a record is added. */
 #define MEMWAIT_POSITION_SWEEP	2
 
 /**
@@ -56,7 +56,7 @@ struct memwait_inode_number {
 /**
  * struct memwait_queue_position - a thread's position in one queue
  * @key: of the word; of the target if the waiter was moved
- * @inode: of a shared mapping
+ * @inode: of the word's file; zero for a private word
  * @number: in the queue, not 0
  */
 struct memwait_queue_position {
@@ -68,7 +68,8 @@ struct memwait_queue_position {
 /**
  * struct memwait_position - a record: the queue positions of a thread
  * @node: in &memwait_absent.positions; protected by its lock
- * @context: of the wait; this and the next are protected by its lock while the record is in a tree
+ * @context: context of the wait. While the record is in a tree, the context's lock protects this
+ *	and @context_node
  * @context_node: in &memwait_context.positions
  * @pid: the thread, with a reference
  * @exec_id: the thread's .self_exec_id
@@ -104,7 +105,7 @@ static int memwait_position_cmp(const void *pid, const struct rb_node *node)
 	return pid < (const void *)of_node ? -1 : pid > (const void *)of_node;
 }
 
-/* Takes a record out of its tree and its context, which may be freed from then on. */
+/* Takes a record out of its tree and its context. The context may be freed from then on. */
 static void memwait_position_remove(struct memwait_absent *absent, struct memwait_position *record)
 {
 	struct memwait_context *context = record->context;
@@ -124,8 +125,8 @@ static void memwait_position_remove(struct memwait_absent *absent, struct memwai
  *
  * Context: process context.
  *
- * Return: the record, which may be of a program that the thread executed before, for
- * memwait_position_free() or memwait_position_add(); or %NULL.
+ * Return: the record, for memwait_position_free() or memwait_position_add(); or %NULL. The record
+ * may be from a program that the thread executed before.
  */
 struct memwait_position *memwait_position_find(struct memwait_absent *absent)
 {
@@ -208,7 +209,8 @@ static bool memwait_position_is_of(const struct memwait_position *record,
 /**
  * memwait_position_return() - let the current thread's waiters join at their old positions
  * @record: its record
- * @group: the words of its wait, in no queue. Numbers are set if it is the wait of @record
+ * @group: the thread's wait, whose waiters are in no queue. Their numbers are set if @record is of
+ *	a wait on the same words
  *
  * Context: process context.
  */
@@ -224,8 +226,8 @@ void memwait_position_return(const struct memwait_position *record, struct memwa
 
 /**
  * memwait_position_record() - record the current thread's queue positions
- * @record: its record, or %NULL; may be another record afterwards
- * @group: the words of its wait, which was interrupted; no waiter is queued
+ * @record: the thread's record, or %NULL; may be replaced by another record
+ * @group: the interrupted wait, whose waiters are in no queue
  *
  * Context: process context, may sleep.
  */
@@ -265,7 +267,7 @@ static struct memwait_position *memwait_position_next(struct memwait_context *co
 
 /*
  * Looks at the next record of a context, and frees it if its thread is dead or the context is
- * @closed. Returns false if there is none.
+ * @closed. Returns false if the context has no record.
  */
 static bool memwait_position_check(struct memwait_context *context, bool closed)
 {
@@ -276,7 +278,7 @@ static bool memwait_position_check(struct memwait_context *context, bool closed)
 	if (!record)
 		return false;
 	spin_lock(&absent->lock);
-	/* If it is still the next record, it stays in the list while the tree is locked. */
+	/* If the record is still the next record, it stays in the list while the tree is locked. */
 	if (memwait_position_next(context, &now) == record && now == absent) {
 		gone = closed || !pid_has_task(record->pid, PIDTYPE_PID);
 		if (gone) {
@@ -348,11 +350,11 @@ void __init memwait_position_init(void)
  */
 
 /**
- * memwait_dies_of_signal() - memwait_is_dying() of a thread with a pending signal
+ * memwait_dies_of_signal() - the slow path of memwait_is_dying(), for a pending signal
  *
- * A thread dies if it was killed, or if a pending signal will dump core; all other fatal signals
- * already look like SIGKILL. A tracer may change or drop a signal, so a traced thread counts as
- * alive unless it was killed.
+ * A thread dies if it was killed, or if a pending signal will dump core; the kernel has already
+ * turned all other fatal signals into SIGKILL. A tracer may change or drop a signal, so a traced
+ * thread counts as alive unless it was killed.
  *
  * Context: process context.
  *
@@ -370,7 +372,7 @@ bool memwait_dies_of_signal(void)
 	if (READ_ONCE(current->ptrace) || (READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE))
 		return false;
 
-	sighand = rcu_dereference_protected(current->sighand, true);	/* current's stays */
+	sighand = rcu_dereference_protected(current->sighand, true);	/* current's is not freed */
 	spin_lock_irq(&sighand->siglock);
 	sigorsets(&pending, &current->pending.signal, &current->signal->shared_pending.signal);
 	sigandnsets(&pending, &pending, &current->blocked);

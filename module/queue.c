@@ -3,8 +3,8 @@
  * Queues of waiters. queue.pml models this design.
  *
  * Words are hashed to buckets. A bucket has a lock and a tree of all waiters of its words, ordered
- * by key and number: the queue of a word is the part of the tree with the word's key, oldest waiter
- * first. Waiters are numbered as they join, by a counter of the bucket that never goes back.
+ * by key and number. The queue of a word is the part of the tree with the word's key, oldest waiter
+ * first. A waiter gets its number when it joins, from a counter of the bucket that only increases.
  *
  *	Waiter					Notifier
  *
@@ -16,50 +16,56 @@
  *	(4) add itself to the tree		(4) claim the oldest waiters, dequeue them
  *	(5) unlock, sleep			(5) unlock, wake them
  *
- * No wake-up is lost. If the notifier takes the lock, the lock orders the two sides: an earlier
- * waiter is in the tree, a later waiter loads the word after the notifier's store. If the notifier
- * does not, (A) and (B) order the two sides, which cannot both miss the other's store:
+ * No wake-up is lost. If the notifier takes the lock, the lock orders the two sides: a waiter that
+ * took the lock earlier is in the tree, and a waiter that takes the lock later loads the word after
+ * the notifier's store. If the notifier does not take the lock, (A) and (B) order the two sides, so
+ * that at least one of them sees the store of the other:
  *
  *	store .nr_waiters		store the word
  *	(B) smp_mb			(A) smp_mb
  *	load the word			load .nr_waiters
  *
- * A requeue also adds to the target's .nr_waiters. A program that then looks at the target's word
- * in user space relies on the same pairing: see (H) in requeue.c. A waiter that is moved is counted
- * at the target before it stops being counted at the source, by a store-release. A notify of the
- * source and then of the target, which loads the counts in that order, sees the waiter in one of
- * them.
+ * A requeue also increases the target's .nr_waiters. A program that then looks at the target's word
+ * in user space relies on the same pairing: see (H) in requeue.c. A waiter that is moved is added
+ * to the target's count before a store-release removes it from the source's count. A thread that
+ * notifies the source and then the target loads the counts in that order, and therefore sees the
+ * waiter in one of them.
  *
  * Exactly one of notify, owner's death, deadline, signal, cancel and close ends a wait. A cmpxchg
  * of memwait_group.claimed claims a thread's wait; the .claimed of an async wait is set under its
- * context's lock. A notify and a death hold the bucket's lock and dequeue the waiter immediately.
- * The others call memwait_queue_leave() after the claim. A notifier in between dequeues the claimed
- * waiter without counting it. For groups, see the end of this file.
+ * context's lock. A notify and a death claim the wait under the bucket's lock, and dequeue the
+ * waiter immediately. The others call memwait_queue_leave() after the claim. A notifier that finds
+ * the claimed waiter before that dequeues it without counting it. For groups, see the end of this
+ * file.
  *
- * (C) A notifier, like any thread that dequeues a waiter for its owner, last accesses the waiter by
- * a store-release of %NULL to .bucket, under the bucket's lock. The notifier may still complete an
- * async wait afterwards, and read its key, under the context's lock. An owner whose load-acquire
- * reads %NULL takes no lock, and sees all changes made to the waiter under buckets' locks, in
- * particular moves. An owner that reads a bucket takes its lock. So the owner waits for at most one
- * critical section of a bucket's lock, never for the notifier to be scheduled.
+ * (C) A notifier's last access to a waiter is a store-release of %NULL to .bucket, under the
+ * bucket's lock. This also holds for any other thread that dequeues a waiter for its owner. After
+ * that, the notifier may still complete an async wait, and read the wait's key, under the context's
+ * lock. An owner whose load-acquire of .bucket reads %NULL takes no lock, and sees all changes made
+ * to the waiter under buckets' locks, in particular moves. An owner that reads a bucket takes the
+ * lock of that bucket. Therefore the owner waits for at most one critical section of a bucket's
+ * lock, never for the notifier to be scheduled.
  *
- * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock
- * (a requeue, at as many again to move), or at one waiter if a thread waits for the lock, see
- * bucket.c. Then it drops the lock. The next step continues after the number that the last step has
- * reached. A call must not touch waiters that join after it began, so it ends at the number that
- * was the bucket's last when it began.
+ * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock;
+ * a requeue looks at as many again to move them. If a thread waits for the lock, a step looks at
+ * one waiter, see bucket.c. Then the step drops the lock. The next step continues after the number
+ * that the previous step has reached. A call must not touch waiters that join after the call began,
+ * so it ends at the last number that the bucket had given when the call began.
  *
- * A thread that was away, in a signal handler, returns to its position with its old number, see
- * position.c. A call covers waiters that return while it runs, because they are as old as others
- * that it covers. It skips a waiter whose number it has passed: that waiter was absent then, and
- * has compared the word since. So a call visits each number once, and a thread that returns, ends
- * its wait and returns again cannot hold the call up.
+ * A thread that was interrupted by a signal handler returns to its position with its old number,
+ * see position.c. A call covers waiters that return while the call runs, because they are as old as
+ * other waiters that it covers. The call skips a waiter whose number it has already passed: that
+ * waiter was absent when the call passed its number, and has compared the word since. Therefore a
+ * call visits each number once, and a thread that returns, ends its wait and returns again cannot
+ * prolong the call.
  *
- * A key in a tree is the key of a living space, because its waiter holds the space. Numbers outlive
- * the space: position.c checks records of words whose space has been freed.
+ * The space of a key in a tree exists, because the waiter has a reference to it. The numbers of
+ * interrupted threads may outlive the space, so position.c checks whether the space of a record has
+ * been freed.
  *
- * The waiters of other words only make a tree deeper: they cost the logarithm of their number, and
- * the time of a step with the lock held. The hash has a secret seed.
+ * The waiters of other words in a bucket only make the tree deeper, which costs the logarithm of
+ * their number; and a call waits for steps of other calls, which hold the lock. The hash has a
+ * secret seed.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> locks of hrtimers
  *			bucket->lock -> memwait_context.lock -> memwait_identity.lock
@@ -80,13 +86,13 @@
 #include "owner.h"
 
 /*
- * The number of buckets is the larger of two: a number per possible processor, as for futex(2), so
- * that processors rarely contend; and one for each 2^MEMWAIT_BUCKET_SHIFT bytes of memory, so that
- * trees stay low where there are many waiters.
+ * The number of buckets is the larger of two numbers: MEMWAIT_BUCKETS_PER_CPU for each possible
+ * processor, as for futex(2), so that processors rarely contend; and one for each
+ * 2^MEMWAIT_BUCKET_SHIFT bytes of memory, so that trees stay low if there are many waiters.
  */
 #define MEMWAIT_BUCKETS_PER_CPU	256
 #define MEMWAIT_BUCKET_SHIFT	19
-#define MEMWAIT_MAX_BUCKETS	(1024 * 1024UL)	/* 64 MiB: with more memory trees are higher */
+#define MEMWAIT_MAX_BUCKETS	(1024 * 1024UL)	/* 64 MiB; on larger machines trees are higher */
 
 struct memwait_bucket *memwait_buckets __ro_after_init;
 unsigned int memwait_bucket_mask __ro_after_init;
@@ -116,7 +122,7 @@ static bool memwait_waiter_less(struct rb_node *new, const struct rb_node *node)
 }
 
 /**
- * memwait_bucket_next() - the first waiter after a position
+ * memwait_bucket_next() - find the first waiter after a position
  * @bucket: the bucket
  * @key: of the position
  * @number: of the position
@@ -134,7 +140,7 @@ struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 	return memwait_waiter_at(memwait_rb_after(&spot, &bucket->waiters, memwait_spot_cmp));
 }
 
-/* Counts @more waiters, or -1. */
+/* Adds @more, which may be -1, to the number of waiters. */
 static void memwait_bucket_count(struct memwait_bucket *bucket, int more)
 {
 	lockdep_assert_held(&bucket->lock);
@@ -150,10 +156,11 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
 
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: after memwait_group_init(); may have the number of its old position, else it joins at
- * the end
+ * @waiter: after memwait_group_init(); joins at the position of its number, or at the end if the
+ *	number is 0
  * @wait: address, expected value and size of the word
- * @lock: once the waiter is in the queue, the bucket's lock stays locked, for the caller to unlock
+ * @lock: if the waiter has joined, the bucket's lock is still held on return, and the caller must
+ *	drop it
  *
  * The comparison and the joining are atomic with respect to a notify of the word.
  *
@@ -163,7 +170,7 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
  * * 0: the waiter is in the queue
  * * MEMWAIT_NOT_EQUAL: the word holds another value
  * * MEMWAIT_OWNER_DIED: the owner that the word names is dead
- * * -EAGAIN: fault the word's page in, by a comparison without the lock, and retry
+ * * -EAGAIN: the word's page is absent: fault it in by a comparison without the lock, and retry
  */
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool lock)
 {
@@ -218,8 +225,8 @@ void memwait_queue_rejoin(struct memwait_waiter *waiter)
 
 /**
  * memwait_queue_remove() - dequeue a waiter
- * @waiter: in a queue. From the store-release on, its owner may free it, unless the caller holds a
- *	lock that prevents it
+ * @waiter: in a queue. From the store-release on, its owner may free the waiter, unless the caller
+ *	holds a lock that prevents this
  *
  * Context: the bucket's lock is held.
  */
@@ -235,9 +242,9 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 }
 
 /**
- * memwait_queue_remove_claimed() - dequeue a waiter that was claimed for its owner
- * @waiter: see memwait_queue_remove(). If it waited with MEMWAIT_OWNED, its word watches its thread
- *	or context from now on, see watch.c
+ * memwait_queue_remove_claimed() - dequeue a waiter whose wait a notify or a death has claimed
+ * @waiter: see memwait_queue_remove(). If the wait has MEMWAIT_OWNED, the word watches the waiter's
+ *	thread or context from now on, see watch.c
  *
  * Context: the bucket's lock is held.
  */
@@ -269,7 +276,9 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 		memwait_watch_leave(waiter);
 	if (from != to) {
 		memwait_bucket_count(to, 1);
-		/* The waiter is always counted somewhere: pairs with the acquires of notify.c. */
+		/*
+		 * The waiter is always in one of the counts. Pairs with the acquires of notify.c.
+		 */
 		smp_store_release(&from->nr_waiters, from->nr_waiters - 1);
 	}
 	waiter->word.key = *target;
@@ -285,7 +294,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 /**
  * memwait_queue_keep() - keep a waiter in its bucket while the bucket's tree is moved
  * @waiter: in a queue
- * @staying: the tree that the bucket will have; ordered like the bucket's tree
+ * @staying: the tree that the bucket will have afterwards; ordered like the bucket's tree
  *
  * Context: the bucket's lock is held.
  */
@@ -324,7 +333,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
  *
  * Context: process context, may sleep; takes the bucket's lock, in steps.
  *
- * Return: the count, stale once it returns; less if the thread was killed.
+ * Return: the count, which may be stale, and is too low if the thread was killed.
  */
 int memwait_queue_waiters(const struct memwait_key *key)
 {
@@ -337,7 +346,7 @@ int memwait_queue_waiters(const struct memwait_key *key)
 	do {
 		gives_way = memwait_bucket_let_others(bucket);
 		memwait_bucket_lock(bucket);
-		/* Waiters that join during the call cannot hold it up. */
+		/* Waiters that join during the call cannot prolong it. */
 		if (!last)
 			last = bucket->number;
 		waiter = memwait_queue_next(bucket, key, number);
@@ -385,15 +394,16 @@ int __init memwait_queue_init(void)
 	return 0;
 }
 
-/* No context and no waiter is left. */
+/* Called when no context and no waiter is left. */
 void memwait_queue_exit(void)
 {
 	kvfree(memwait_buckets);
 }
 
 /*
- * A wait for several words is a group of waiters, one in the queue of each; a wait for one word is
- * a group of one. The group is claimed once, as a whole, and no bucket's lock protects that claim:
+ * A wait for several words is a group of waiters, one in the queue of each word; a wait for one
+ * word is a group of one waiter. The group is claimed once, as a whole, and no bucket's lock
+ * protects that claim:
  *
  *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
  *	(1) claim the group: won		(1) claim the group: lost
@@ -401,15 +411,17 @@ void memwait_queue_exit(void)
  *	    of its queue			    count it, and continues with the next waiter
  *	(3) count it, unlock
  *
- * So no notify is lost, and no two notifies are spent on one group. The group's owner, which is the
- * woken thread or the reader of the completion, takes the other waiters out, each under the lock of
- * its own queue, before it puts the words. Until then the next notify that finds such a waiter
- * takes it out. So a notify accesses a group only under the lock of a queue that contains a waiter
- * of the group, and the owner, which takes that lock, frees the group afterwards.
+ * Therefore no notify is lost, and no two notifies are spent on one group. The group's owner, which
+ * is the woken thread or the reader of the completion, dequeues the other waiters, each under the
+ * lock of its own queue, before it puts the words. A notify that finds such a waiter before that
+ * dequeues it. A notify therefore accesses a group only under the lock of a queue that contains a
+ * waiter of the group. The owner frees the group only after it has found or made every waiter
+ * dequeued, see (C).
  *
  * The waiters join one after another. Each compares its word under its bucket's lock. A notify that
- * comes after a waiter has joined finds it and claims the group, even if other waiters have not
- * joined. The joining thread sees the claim when all have joined, or when a later word is not
- * equal; then the notify counts, not the unequal word. A word that changes before its waiter joins
- * is not equal. So no change is missed, and no two queues are locked together.
+ * comes after a waiter has joined finds that waiter and claims the group, even if other waiters
+ * have not joined. The joining thread looks for a claim when all waiters have joined, or when a
+ * later word is not equal. In the second case, too, a claimed wait ends with the notify, not with
+ * MEMWAIT_NOT_EQUAL. A word that changes before its waiter joins is found not equal. Therefore no
+ * change is missed, and no two queues are locked together.
  */

@@ -42,16 +42,16 @@ static void memwait_read_record(struct memwait_completion *record,
 		record->index = wait->group.claimed - 1;
 	record->count = wait->count;
 	record->flags = 0;
-	/* After a passed deadline there is one more completion. */
+	/* If the deadline has passed, one more completion reports it. */
 	if (wait->group.state == MEMWAIT_QUEUED ||
 	    (wait->count && wait->group.result == MEMWAIT_TIMED_OUT))
 		record->flags = MEMWAIT_MORE;
 }
 
 /*
- * Moves the oldest completions to the end of @taken. Copies first: completions that user space did
- * not get stay in the list. Sets @persistent if there is a wait with MEMWAIT_PERSISTENT among them.
- * Returns the number moved, or -EFAULT.
+ * Copies the oldest completions to user space, and then moves them to the end of @taken.
+ * Completions that could not be copied stay in the list. Sets *@persistent if a wait with
+ * MEMWAIT_PERSISTENT was moved. Returns the number of completions moved, or -EFAULT.
  */
 static int memwait_read_some(struct memwait_context *context, struct iov_iter *to,
 			     struct list_head *taken, bool *persistent)
@@ -71,7 +71,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		memwait_read_record(&records[nr], wait);
 		waits[nr++] = wait;
 	}
-	context->completions.woken_by = 0;	/* later completions are new to this reader */
+	context->completions.woken_by = 0;	/* this reader has not seen later completions */
 	spin_unlock(&context->lock);
 	if (!nr)
 		return 0;
@@ -111,8 +111,9 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 }
 
 /*
- * Takes persistent waits that are still armed out of @taken. Waits with more to read (notifies that
- * have come since, or a deadline) go to @again, and count as listed. The waits that remain in
+ * Takes persistent waits that have not ended out of @taken. Waits with more to read (later
+ * notifies, or a passed deadline) are moved to @again, and still count as listed. The waits that
+ * remain in
  * @taken have ended. Returns the length of @again.
  */
 static unsigned int memwait_read_settle(struct memwait_context *context, struct list_head *taken,
@@ -164,10 +165,11 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 }
 
 /*
- * Drops the lock. @wake: wakes pollers and a reader, for completions that the caller has put back.
- * Otherwise wakes another reader if completions are left: the reader that was woken for them may
- * have been interrupted while it waited for the lock. A refused reader may have consumed the edge
- * of a completion that this reader has not seen, and gets a new edge.
+ * Drops .read_lock. @wake: wakes pollers and a reader, because the caller has put completions back.
+ * Without @wake, wakes another reader if completions are left, because the reader that was woken
+ * for them may have been interrupted while it waited for .read_lock. A reader that was refused
+ * .read_lock may have consumed the edge of a completion that this reader has not seen; in that case
+ * pollers are woken to give it a new edge.
  */
 static void memwait_read_unlock(struct memwait_context *context, bool wake)
 {
@@ -182,8 +184,8 @@ static void memwait_read_unlock(struct memwait_context *context, bool wake)
 }
 
 /*
- * Puts completions into the context's list again, and drops the lock. Pollers and a reader are
- * woken without the lock, because they would block on it; and before the caller can be preempted,
+ * Puts completions back into the context's list, and drops .read_lock. Wakes pollers and a reader
+ * after that, because they would block on .read_lock, but before the caller can be preempted,
  * except on PREEMPT_RT.
  */
 static void memwait_read_put_back(struct memwait_context *context, struct list_head *completions,
@@ -201,7 +203,7 @@ static void memwait_read_put_back(struct memwait_context *context, struct list_h
 	memwait_step_done();
 }
 
-/* Takes the lock, or lets the holder see that a reader was refused. */
+/* Takes .read_lock, or sets .refused for the holder to see. */
 static bool memwait_read_trylock(struct memwait_context *context)
 {
 	if (mutex_trylock(&context->completions.read_lock))
@@ -222,7 +224,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	bool persistent = false;
 	int ret;
 
-	/* The lock holder may be in a page fault for any length of time. */
+	/* The holder of the lock may be in a page fault for any length of time. */
 	if (nonblocking && !memwait_read_trylock(context))
 		return -EAGAIN;
 	if (!nonblocking && mutex_lock_interruptible(&context->completions.read_lock))
@@ -235,9 +237,9 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 			break;
 		nr += ret;
 		cond_resched();
-		/* A short result: no more completions were there. */
+		/* A short result means that no more completions were there. */
 	} while (ret == MEMWAIT_CHUNK && iov_iter_count(to) >= size && !signal_pending(current));
-	/* Checked after the last fault, for all completions read. */
+	/* Check after the last page fault, for all completions that were read. */
 	if (unlikely(nr && memwait_is_dying())) {
 		memwait_unread(context, &taken);
 		memwait_read_put_back(context, &taken, nr, true);
@@ -269,8 +271,8 @@ static int memwait_read_block(struct memwait_context *context)
 
 	for (;;) {
 		/*
-		 * The freezer interrupts this sleep: a frozen reader would hold a wake-up that
-		 * others need.
+		 * The freezer must interrupt this sleep, because a frozen reader would withhold a
+		 * wake-up that other readers need.
 		 */
 		set_current_state(TASK_INTERRUPTIBLE);	/* (D), see wake.c */
 		if (smp_load_acquire(&reader.woken) ||	/* (F) */
@@ -324,11 +326,11 @@ static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to
  * @iocb: of the context's file
  * @to: destination; segments form one buffer
  *
- * Context: process context, sleeps, as long as a file system does if it drops the last reference to
- * a file.
+ * Context: process context, sleeps. If it drops the last reference to a file, sleeps as long as the
+ * file system needs.
  *
- * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: would block, for
- * a completion or for another reader; -EFAULT, -EPERM or -ERESTARTSYS.
+ * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: would have to wait for a
+ * completion or for another reader; -EFAULT, -EPERM or -ERESTARTSYS.
  */
 ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {

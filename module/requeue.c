@@ -2,16 +2,16 @@
 /*
  * Requeue: wakes waiters of a word, and moves others to another word.
  *
- * Requeue locks both buckets. So every other call sees a waiter either in the source's or in the
- * target's queue; .bucket is never %NULL in between. memwait_queue_leave() locks .bucket and then
- * checks .bucket again, so a deadline, signal or cancel follows the waiter to its new queue. A
- * waiter that is claimed concurrently may count as moved: the move came first. Requeue needs no
- * (A): it always locks the source's bucket.
+ * Requeue locks both buckets. Therefore every other call sees a waiter either in the source's or in
+ * the target's queue, and .bucket is never %NULL during a move. memwait_queue_leave() locks .bucket
+ * and then checks .bucket again, so a deadline, signal or cancel follows the waiter to its new
+ * queue. A waiter that is claimed concurrently may count as moved, because the move came first.
+ * Requeue needs no (A), because it always locks the source's bucket.
  *
  * (H) A caller that finds the target's word free at any time after the end of a step must notify
- * it; a thread that changes the word later finds the waiters. So there is a full barrier between
- * the store to the target's .nr_waiters and the return to user space, like (B) before the load of a
- * word.
+ * that word. A thread that changes the word later must find the moved waiters. Therefore there is a
+ * full barrier between the store to the target's .nr_waiters and the return to user space, like (B)
+ * before the load of a word.
  *
  * Lock order: the bucket at the lower address first, then as in queue.c.
  */
@@ -53,8 +53,8 @@ static bool memwait_waiter_is_persistent(const struct memwait_waiter *waiter)
 }
 
 /*
- * Whether a step moves the waiters of a whole bucket to an empty bucket, except for persistent
- * waits. The tree then moves as a whole, which takes a third of the time.
+ * Whether a step moves all waiters of a bucket, except persistent waits, to an empty bucket. In
+ * this case the tree is moved as a whole, which takes a third of the time.
  */
 static bool memwait_scan_moves_bucket(const struct memwait_scan *scan,
 				      const struct memwait_bucket *to)
@@ -72,9 +72,9 @@ static bool memwait_scan_moves_bucket(const struct memwait_scan *scan,
 }
 
 /*
- * Moves some of the oldest waiters of one word to the end of another's queue. Passes over
- * persistent waits: a close passes their notifies on to the next waiter of the word that was
- * notified. If both words are the same, the waiters stay where they are, and are only counted.
+ * Moves some of the oldest waiters of one word to the end of another word's queue. Does not move
+ * persistent waits, because a close passes their notifies on to the next waiter of the word that
+ * was notified. If both words are the same, the waiters stay where they are, and are only counted.
  * Returns whether there may be more to do. @wide: both words have 64 bits.
  */
 static bool memwait_scan_move(struct memwait_scan *scan, struct memwait_bucket *to,
@@ -134,8 +134,8 @@ static bool memwait_scan_requeue(struct memwait_scan *scan, struct memwait_bucke
 /*
  * Compares the source word, wakes its oldest waiters, and moves others to the target. The target
  * has the same space, so a waiter's reference covers both words. The comparison and the first
- * wake-up or move are atomic with respect to all other operations on both words: a step that finds
- * only waiters that others have claimed is followed by another comparison. Returns 0;
+ * wake-up or move are atomic with respect to all other operations on both words: after a step that
+ * finds only waiters that other threads have claimed, the word is compared again. Returns 0;
  * MEMWAIT_NOT_EQUAL; or -EAGAIN if the word's page must be faulted in first.
  */
 static int memwait_requeue_words(struct memwait_requeue *requeue, const struct memwait_key *source,
@@ -183,7 +183,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 	ret = memwait_word_get(&target, requeue->target, requeue->flags);
 	if (ret)
 		return ret;
-	/* A waiter must not come to hold a reference that it did not ask for. */
+	/* A move must not give a waiter a reference to an object that it did not name. */
 	ret = source->space == target.key.space ? 0 : -EXDEV;
 	if (!ret)
 		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);

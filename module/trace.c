@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tracepoints; and names of words for them and debugfs.
+ * Tracepoints, and the names of words in tracepoints and debugfs.
  *
  * A key contains kernel addresses, which must not leak. A word of a file is named by the file's
  * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0,
  * which no file has, its process id and its address.
  *
- * Names are made in atomic context and take no reference. The word must be held by:
+ * A name is made in atomic context, and takes no reference. The word must be held by one of these:
  *
  *	- the system call that looked the word up,
  *	- a waiter in a queue, while the queue is locked, or
@@ -23,7 +23,7 @@
 
 /*
  * The process of an mm, as a PID of the initial namespace, or 0 if there is none. Prefers mm->owner
- * to current: processes that share an mm, as after vfork(2), must get the same name.
+ * to current, because processes that share an mm, as after vfork(2), must get the same name.
  */
 static pid_t memwait_mm_process(const struct mm_struct *mm)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counts and limits, which bound what a user can make the kernel hold.
+ * Counts and limits, which bound the kernel resources that a user can use.
  *
  * Resources count for the user that opened the context. Their memory is charged to the memory
- * cgroup of the requesting thread. A charge over the limit changes nothing. A call charges first
- * and gives back what it does not need in the end: only other calls of the same user can see that.
+ * cgroup of the requesting thread. A charge that would exceed the limit fails and changes nothing.
+ * A call first charges the most that it may need, and uncharges the rest before it returns. Only
+ * other calls of the same user can observe the difference.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -19,12 +20,13 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = { [0 ... MEMWAIT_LIMITS - 1] = UL
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
  * bytes, a context with its file and a cached pin 820 bytes, an identity 280 bytes, a cached wait
- * 200, a record of an interrupted thread 100; a wait with MEMWAIT_OWNED 88 more. Together that is
- * about a twentieth of the memory. But a pin may be the last reference to 1.6 KiB of a closed file
- * plus its contents, or to up to 12 KiB of a dead process. Because each pin counts as
- * MEMWAIT_PIN_WAITS waits, these take up to another twelfth. Such a record also holds its thread's
- * struct pid. Each new record frees those of up to two dead threads, so a context has hardly more
- * of these than threads have lived at the same time.
+ * 200 bytes, and a record of an interrupted thread 100 bytes; a wait with MEMWAIT_OWNED takes 88
+ * bytes more. At the limits, these take about a twentieth of the memory together. In addition, a
+ * pin may be the last reference to 1.6 KiB of a closed file plus its contents, or to up to 12 KiB
+ * of a dead process. Because each pin counts as MEMWAIT_PIN_WAITS waits, these take up to another
+ * twelfth. A record of an interrupted thread also holds the thread's struct pid. Each new record
+ * frees the records of up to two dead threads, so a context has hardly more records than threads
+ * have lived at the same time.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
@@ -33,7 +35,7 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_CACHED_WAITS] = 17,
 };
 
-/* Smaller machines get the limits of this much memory. */
+/* Machines with less memory get the limits of this much memory. */
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
 /*
@@ -46,8 +48,8 @@ static work_func_t memwait_user_reap __ro_after_init, memwait_user_put_pins __ro
 
 /**
  * memwait_user_init() - set the limits left unset at load time
- * @reap: the function of a user's work, see owner.c
- * @put_pins: the same, see pin.c
+ * @reap: function of &memwait_user.reap, see owner.c
+ * @put_pins: function of &memwait_user.put_pins, see pin.c
  *
  * Context: process context.
  */
@@ -69,9 +71,9 @@ void __init memwait_user_init(work_func_t reap, work_func_t put_pins)
 }
 
 /*
- * The user to charge for the current thread. A user namespace gives no fresh limits: in a namespace
- * that an ordinary user created, that user is charged; in a namespace that root created, each
- * mapped user is charged.
+ * The user to charge for the current thread. A user namespace does not give new limits. In a
+ * namespace that an ordinary user created, that user is charged; in a namespace that root created,
+ * each mapped user is charged.
  */
 static kuid_t memwait_current_user(void)
 {
@@ -115,7 +117,7 @@ static int memwait_user_cmp_node(struct rb_node *new, const struct rb_node *node
 	return memwait_user_cmp(&memwait_user_at(new)->uid, node);
 }
 
-/* Gets the user with an id; or, if there is none, adds @new, unless that is NULL, and gets it. */
+/* Gets the user with an id. If there is none, adds and gets @new, unless that is NULL. */
 static struct memwait_user *memwait_user_find(kuid_t uid, struct memwait_user *new)
 {
 	struct memwait_user *user = new;
@@ -150,7 +152,9 @@ struct memwait_user *memwait_user_get(void)
 	if (user)
 		return user;
 
-	/* Without the lock: reclaim in the caller's memory cgroup may take long. */
+	/*
+	 * Allocate without the lock, because reclaim in the caller's memory cgroup may take long.
+	 */
 	new = kzalloc(sizeof(*new), MEMWAIT_GFP);
 	if (!new)
 		return NULL;

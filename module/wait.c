@@ -3,9 +3,9 @@
  * Blocked threads: sleeping, deadlines and signals.
  *
  * A wait for one word is on the thread's stack. The change of memwait_group.claimed from 0 ends the
- * wait. A counted notify takes precedence over a timeout and a signal: a thread that finds itself
- * claimed returns MEMWAIT_OK. The thread then waits only for the bucket's lock, if the notifier
- * still holds it: see (C) at the top of queue.c.
+ * wait. A counted notify takes precedence over a timeout and a signal: a thread whose wait a notify
+ * has claimed returns MEMWAIT_OK. Before that, the thread waits at most for the bucket's lock, if
+ * the notifier still holds it: see (C) at the top of queue.c.
  */
 #include <linux/sched/prio.h>
 #include <linux/sched/stat.h>
@@ -29,7 +29,8 @@ static noinline u64 memwait_wait_begins(const struct memwait_group *group)
 }
 
 /*
- * @index: the word that @result refers to, if none was notified. @begun: the start of the wait, or
+ * @index: the word that @result refers to, if no word was notified. @begun: the start of the wait,
+ *	or
  * 0 if it was not traced.
  */
 static noinline void memwait_wait_ends(const struct memwait_group *group, u64 begun, u32 index,
@@ -77,9 +78,9 @@ static int memwait_thread_sleep(struct memwait_group *group)
 }
 
 /*
- * Joins, sleeps, and leaves. If the thread is notified, but dies before it returns or the index
- * cannot be written, the notify is passed to the word's next waiter. A restart by -ERESTARTSYS
- * keeps the deadline, which is absolute.
+ * Joins the queues, sleeps, and leaves the queues. If the thread is notified, but dies before it
+ * returns or the index cannot be written, the notify is passed to the word's next waiter. A restart
+ * by -ERESTARTSYS does not change the deadline, which is absolute.
  */
 static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      const struct memwait_wait *waits, u32 nr,
@@ -102,8 +103,8 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	memwait_group_leave(group, nr);
 
 	/*
-	 * An owner's death is not passed on: if there are more waiters, the word now watches this
-	 * thread.
+	 * An owner's death need not be passed on: if there are more waiters, the word now watches
+	 * this thread.
 	 */
 	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
 		ret = MEMWAIT_OWNER_DIED;
@@ -306,9 +307,9 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  * @user: its user address
  * @context: the caller's
  *
- * The notify happens once, even if a signal restarts the system call: the caller's state is then
- * MEMWAIT_NOTIFIED. A restarted call sets state to 0 before the wait, so a wait that is not
- * restarted writes nothing afterwards.
+ * The notify happens once, even if the system call is restarted after a signal, because the
+ * caller's state is MEMWAIT_NOTIFIED then. A restarted call sets the state to 0 before the wait, so
+ * that a wait that is not restarted again writes nothing afterwards.
  *
  * Context: process context, sleeps.
  *
@@ -342,7 +343,7 @@ int memwait_ioc_notify_wait(const struct memwait_notify_wait *arg,
 		}
 	}
 	ret = memwait_wait_one(&one.group, &arg->wait, context);
-	/* Without the state a restart would notify again. */
+	/* Without that state a restart would notify again. */
 	if (ret == -ERESTARTSYS && put_user(MEMWAIT_NOTIFIED, &user->state))
 		ret = -EINTR;
 	return ret;

@@ -9,31 +9,33 @@
  *
  * (D) is in memwait_poll() and memwait_read_block(), (E) in memwait_wakes_add_context(),
  * memwait_context_wake() and rcuwait_wake_up(). Either the waker finds the poller or reader, or the
- * poller or reader sees the waker's store. So a context without pollers and readers costs a barrier
- * and no lock. A notify takes a reference to a context that has pollers under the context's lock,
- * together with its completion, and puts the reference after the wake-up.
+ * poller or reader sees the waker's store. Therefore the wake-up of a context without pollers and
+ * readers costs a barrier, but no lock. If a context has pollers, a notify takes a reference to the
+ * context in the lock section in which it adds the completion, and puts the reference after the
+ * wake-up.
  *
- * A completion takes the first blocked reader out of .readers, under the context's lock, and the
- * step wakes the reader in the same way as threads, without a lock that the reader would block on.
- * With PREEMPT_RT the reader is woken immediately: if it preempts the notifier, it waits for the
- * notifier's locks, and the notifier inherits its priority. As many readers are woken as there are
- * completions, and none of them depends on another. Once the reader has seen .woken set, it no
- * longer needs the lock: (F), a release and acquires.
+ * A notify that adds a completion takes the first blocked reader out of .readers, under the
+ * context's lock. The end of the step wakes that reader like a claimed thread, without a lock that
+ * the reader would block on. With PREEMPT_RT the reader is woken immediately; if the reader
+ * preempts the notifier, the reader blocks on the notifier's locks, and the notifier inherits the
+ * reader's priority. As many readers are woken as there are completions, and no reader depends on
+ * another reader. A reader that has seen .woken set no longer needs the lock, because of the
+ * release and the acquires (F).
  *
- * All other wake-ups leave the reader in the list: they wake the first reader (.first_reader, under
- * RCU, so a timer can do it), which leaves by itself if there is something to read. A reader that
- * was woken either reads, and looks again after it has dropped read_lock, or leaves because of a
- * signal, and looks again, too: a reader that finds completions or .due then wakes the first reader
- * that still blocks. read.pml models this.
+ * All other wake-ups wake the first reader (.first_reader, under RCU, so that a timer can do this),
+ * and leave it in the list. That reader leaves the list by itself if there is something to read. A
+ * reader that was woken either reads, and checks again after it has dropped read_lock, or leaves
+ * because of a signal, and also checks again. A reader whose second check finds completions or .due
+ * wakes the first reader that still blocks. read.pml models this.
  *
- * A step wakes a context's pollers once for all completions that it added there, without holding a
- * queue's or context's lock. A later step of the same call (.woken_by) does not wake them again,
- * unless a reader has looked at the completions since: that reader takes only completions that it
- * has seen, and its caller may go to sleep then, because a read of fewer than 16 shows that none
- * are left.
+ * A step wakes the pollers of a context once for all completions that the step added there, without
+ * holding a queue's or context's lock. A later step of the same call (.woken_by) does not wake the
+ * pollers again, unless a reader has looked at the completions since. Such a reader takes only
+ * completions that it has seen, and may sleep afterwards, because a read of fewer than 16 shows
+ * that none are left.
  *
  * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
- * disabled, as for an eventfd. So more than one poller ends the step.
+ * disabled, as for an eventfd. Therefore a context with more than one poller ends the step.
  */
 #include <linux/sched/task.h>
 
@@ -54,7 +56,7 @@ u64 memwait_new_call(void)
 }
 
 /*
- * Takes a blocked reader out of the list; no other thread will wake the reader then. With
+ * Takes a blocked reader out of the list. From then on no other thread will wake the reader. With
  * PREEMPT_RT the notifier may be preempted before the end of its step, so the reader is woken here.
  */
 static void memwait_wakes_add_reader(struct memwait_wakes *wakes, struct memwait_context *context,
@@ -105,7 +107,7 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 	wakes->contexts[wakes->nr_contexts++] = context;
 	/* The result may be stale immediately, as it would be with the lock. */
 	wakes->crowded = data_race(!list_is_singular(&context->completions.pollers.head));
-	/* The call may come back to this context in another step. */
+	/* The call may reach this context again in another step. */
 	if (unlikely(wakes->crowded) && !wakes->call) {
 		wakes->call = memwait_new_call();
 		context->completions.woken_by = wakes->call;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Watches: whose death the MEMWAIT_OWNED waiters of a word are notified of.
+ * Watches: which owner's death is reported to the MEMWAIT_OWNED waiters of a word.
  *
- * User space stores the owner's id in the lock word; the kernel never writes it. A MEMWAIT_OWNED
- * waiter names that id and is notified when the owner dies.
+ * User space stores the owner's id in the lock word; the kernel never writes the word. A
+ * MEMWAIT_OWNED waiter names that id and is notified when the owner dies.
  *
  * A word with MEMWAIT_OWNED waiters watches at most one owner (.watched): the thread or context
  * that must take the next step for its waiters:
@@ -14,27 +14,27 @@
  *	a MEMWAIT_OWNED waiter is woken	that waiter's own thread or context
  *	the last such waiter leaves	no owner
  *
- * When an owner dies, the oldest MEMWAIT_OWNED waiter of each word that watches it gets
- * MEMWAIT_OWNER_DIED, and is watched from then on. That waiter has had its turn: if it waits again,
- * it joins at the end. This covers the death of
+ * When an owner dies, the oldest MEMWAIT_OWNED waiter of each word that watches the owner gets
+ * MEMWAIT_OWNER_DIED, and the word watches that waiter from then on. If that waiter waits again, it
+ * joins the end of the queue. This covers the death of
  *
  *	- an owner that holds the lock, or is between its store and its notify;
  *	- a woken waiter, before or after it changes the word.
  *
- * A thread that takes the lock in between, without a system call, is not watched: the waiter that
- * was woken or notified of a death finds that thread's id in the word, and names it in the next
- * wait. A waiter that joins after the last waiter was woken has looked at the word since, and finds
- * what the woken waiter left there.
+ * A thread that takes the lock without a system call, before a woken waiter does, is not watched.
+ * However, the waiter that was woken or notified of a death finds that thread's id in the word, and
+ * names the thread in its next wait. A waiter that joins after the last waiter was woken has
+ * compared the word since, and finds what the woken waiter left there.
  *
  * An end is not a death. A thread that calls exit(2), or gives up its id, has left every function
- * that it was in: no word needs a step of it, and it is an owner only where a word names it. So its
- * end is reported only where it is watched as the owner of a word, or as a woken waiter of a 64-bit
- * word, which may name it by now (.may_be_named). All other words just stop watching it. A signal
- * handler may call exit_group(2) or execve(2) in the middle of a function, so these are deaths, and
- * so are closes of contexts.
+ * that uses a word. No word needs a further step of this thread, and the thread owns only words
+ * that name it. Therefore its end is reported only to words that watch it as their owner, and to
+ * 64-bit words that watch it as a woken waiter, because these may name it by now (.may_be_named).
+ * All other words just stop watching it. A signal handler may call exit_group(2) or execve(2) in
+ * the middle of such a function, so these calls are deaths. The close of a context is also a death.
  *
- * The first MEMWAIT_OWNED waiter of a word stores what the word watches. If it leaves, the next
- * waiter takes this over, so neither joining nor moving allocates memory.
+ * The first MEMWAIT_OWNED waiter of a word stores what the word watches. When that waiter leaves,
+ * the next such waiter takes this over, so neither joining nor moving allocates memory.
  *
  *	death				a waiter that names the owner
  *
@@ -44,12 +44,12 @@
  *	(4) find words that watch it	(4) add the word's first waiter to them
  *
  * If the waiter locks the owner first, the report of the death finds the word. If the report locks
- * the owner first, the waiter sees .dead: the lock of the list of dead identities orders the store
- * before the report.
+ * the owner first, the waiter sees .dead set, because the lock of the list of dead identities
+ * orders the store to .dead before the report.
  *
- * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
- * notify makes the word watch it before it removes the waiter. So once no word watches a dead
- * identity, no word will watch it again, and it can be freed.
+ * A queued waiter's own identity lives, because its thread is in the kernel, or its context is
+ * open. A notify makes the word watch that identity before it dequeues the waiter. Therefore, once
+ * no word watches a dead identity, no word will watch the identity again, and it can be freed.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address
@@ -92,7 +92,7 @@ struct memwait_owned *memwait_watch_find(struct memwait_bucket *bucket,
 }
 
 /**
- * memwait_unwatch() - stop watching the owner that a word watches, if any
+ * memwait_unwatch() - make a word stop watching its owner, if any
  * @first: the word's first MEMWAIT_OWNED waiter
  *
  * Context: the bucket's lock is held.
@@ -120,7 +120,7 @@ static bool memwait_watching_less(struct rb_node *new, const struct rb_node *nod
 	return memwait_watching(new)->user < memwait_watching(node)->user;
 }
 
-/* For memwait_rb_after() to find the first waiter whose user is not below *@user. */
+/* Lets memwait_rb_after() find the first waiter whose user is not below *@user. */
 static int memwait_watching_cmp(const void *user, const struct rb_node *node)
 {
 	return memwait_watching(node)->user < *(const u64 *)user ? 1 : -1;
@@ -143,10 +143,10 @@ static void memwait_watch_add(struct memwait_owned *first, struct memwait_identi
 }
 
 /*
- * Makes the word of a first waiter watch an owner, which RCU protects, or which is alive. @waiter:
- * the identity of the waiter that causes this. @may_be_named: the word may name the owner, so that
- * its end must be reported as well. Returns false if the owner is dead: the word then watches the
- * same owner as before.
+ * Makes the word of a first waiter watch an owner. The owner must be protected by RCU, or be alive.
+ * @waiter: the identity of the waiter that causes this. @may_be_named: the word may name the owner,
+ * so that an end of the owner must be reported as well. Returns false if the owner is dead; the
+ * word then watches the same owner as before.
  *
  * Any user can name an owner in any number of waits. The death is therefore reported first to the
  * words of the owner's own user (by a dying process only to those), and then to one word of each
@@ -183,7 +183,7 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
 		return alive;
 	}
 
-	/* One step: if the new owner dies now, the word must still watch the old one. */
+	/* One step, because the word must still watch the old owner if the new owner dies now. */
 	lower = min(old, identity);
 	upper = max(old, identity);
 	spin_lock(&lower->lock);
@@ -199,7 +199,7 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
 }
 
 /**
- * memwait_watch_claimed() - a MEMWAIT_OWNED waiter was claimed by a notify or a death
+ * memwait_watch_claimed() - handle the claim of a MEMWAIT_OWNED waiter by a notify or a death
  * @waiter: still queued
  *
  * Context: the bucket's lock is held.
@@ -218,8 +218,8 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
  * memwait_watch_own() - add a waiter to the MEMWAIT_OWNED waiters of its word
  * @waiter: in the queue of the word
  *
- * A waiter that returns to its queue position goes last here: any of these waiters can be notified
- * of a death, because each then looks at the word.
+ * A waiter that returns to its queue position becomes the last of these waiters. Their order does
+ * not matter: any of them can be notified of a death, because each then checks the word.
  *
  * Context: the bucket's lock is held.
  *
@@ -242,13 +242,14 @@ struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter)
 }
 
 /**
- * memwait_watch_join() - a MEMWAIT_OWNED waiter has joined the queue of its word
+ * memwait_watch_join() - handle a MEMWAIT_OWNED waiter that has joined the queue of its word
  * @waiter: the waiter
  * @wait: its arguments
  *
  * Context: the bucket's lock is held.
  *
- * Return: false if the owner that it names is dead: remove the waiter again.
+ * Return: false if the owner that @wait names is dead; the caller must then remove the waiter
+ * again.
  */
 bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
@@ -269,7 +270,7 @@ bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait
 	return alive;
 }
 
-/* The first waiter of a word leaves: the next waiter stores what the word watches. */
+/* The first waiter of a word leaves; from now on the next waiter stores what the word watches. */
 static void memwait_watch_replace(struct memwait_owned *next, struct memwait_owned *first)
 {
 	struct memwait_identity *identity = first->watched;
@@ -286,7 +287,7 @@ static void memwait_watch_replace(struct memwait_owned *next, struct memwait_own
 }
 
 /**
- * memwait_watch_leave() - a MEMWAIT_OWNED waiter leaves the queue of its word
+ * memwait_watch_leave() - handle a MEMWAIT_OWNED waiter that leaves the queue of its word
  * @waiter: the waiter
  *
  * Context: the bucket's lock is held.
@@ -306,7 +307,7 @@ void memwait_watch_leave(struct memwait_waiter *waiter)
 	list_del(&owned->others);
 }
 
-/* The first waiter that watches an owner, of those whose user is not below @user; or NULL. */
+/* The first of the waiters that watch an owner and whose user is not below @user; or NULL. */
 static struct memwait_owned *memwait_watching_from(const struct memwait_identity *identity,
 						   u64 user)
 {
@@ -336,11 +337,12 @@ static struct memwait_owned *memwait_watch_first(const struct memwait_identity *
 /**
  * memwait_watch_lock() - lock the bucket of a word that watches a dead owner
  * @identity: dead
- * @own: only words of its user
+ * @own: only words of the identity's user
  *
  * Context: process context, may sleep; takes the lock of memwait_waiter.bucket.
  *
- * Return: the word's first MEMWAIT_OWNED waiter; %NULL: no such word watches it, and none will.
+ * Return: the word's first MEMWAIT_OWNED waiter; %NULL: no such word watches the identity, and none
+ * will.
  */
 struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool own)
 {
@@ -358,12 +360,12 @@ struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool
 		if (bucket == locked)
 			return first;
 		/*
-		 * Otherwise the word that was first has stopped watching, and the tree got smaller;
-		 * or another thread has reported to the user whose turn it was, and has made the
-		 * tree smaller.
+		 * Otherwise the word that was first has stopped watching, or another thread has
+		 * reported the death to the user whose turn it was. In both cases the tree got
+		 * smaller.
 		 */
 		if (locked) {
-			__acquire(&locked->lock);	/* sparse cannot follow */
+			__acquire(&locked->lock);	/* sparse cannot follow this */
 			spin_unlock(&locked->lock);
 		}
 		if (bucket) {

@@ -3,21 +3,23 @@
  * Words, expected values and deadlines, as user space passes them.
  *
  * The key of a word in a shared mapping of a regular file is *(address_space, byte offset)*: all
- * processes that map the word share one queue, wherever they map it. The key of any other word is
- * *(mm, address)*. With MEMWAIT_PRIVATE the caller promises that no other address space uses the
- * word, and no mapping is looked up.
+ * processes that map the word share one queue, at whatever address they map it. The key of any
+ * other word is *(mm, address)*. With MEMWAIT_PRIVATE the caller promises that no other address
+ * space uses the word, and the kernel looks up no mapping.
  *
- * A waiter's key must not outlive its space: another space could be allocated at the same address
- * and share the queue. So a word of a shared mapping holds a reference to the file of its vma. The
- * mm of a private word is the caller's own, which lives for the whole call. An async wait outlives
- * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, which
- * end with the process), see pin.c. A sleeping thread holds the open file itself, like a thread in
- * read(2): the reference ends with the system call, which ends with the thread at the latest.
+ * A waiter's key must not outlive its space, because another space could be allocated at the same
+ * address and share the queue. Therefore a word of a shared mapping holds a reference to the file
+ * of its vma. The mm of a private word is the caller's own mm, which lives for the whole call. An
+ * async wait outlives the call, so its context pins the file's path and inode, or the mm_struct
+ * (not its mappings, which end with the process), see pin.c. A sleeping thread has a reference to
+ * the open file itself, like a thread in read(2). That reference ends with the system call, which
+ * ends with the thread at the latest.
  *
- * A referenced object must not in turn reference a memwait context, or the two keep each other
- * alive forever. A regular file cannot. Files of devices and of anonymous inodes might (an io_uring
- * can register a context) and are refused. So are files that map another file's pages (Coda's):
- * only the open file prevents umount of the other file's file system.
+ * A referenced object must not in turn reference a memwait context; otherwise neither would ever be
+ * freed. A regular file cannot reference a context. Files of devices and of anonymous inodes might
+ * reference a context (an io_uring can register one), and are refused. Files that map another
+ * file's pages (Coda's) are also refused, because only the open file prevents umount of the other
+ * file's file system.
  */
 #include <linux/minmax.h>
 #include <linux/mm.h>
