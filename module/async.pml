@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of a context: the life of an async wait or group, argued for at the top of claim.c,
- * with the same steps and names. Notify, deadline, cancel, read and close run against each other;
- * poll runs against a completion (claim.c, wake.c) and against the timer (async.c). selftests/lint/spin
- * runs it.
+ * Spin model of a context and an async wait for one or several words. The top of claim.c describes
+ * the states of a wait; the model has the same steps and names. Notify, deadline, cancel, read and
+ * close run concurrently, as does poll with a completion (claim.c, wake.c) and with the timer
+ * (async.c). selftests/lint/spin runs the model.
  *
- * There is one context with one wait. Queues always exist and hold only this wait. queue.pml models
- * how a waiter joins.
+ * There is one context with one wait. The queues always exist and contain only this wait. queue.pml
+ * models how a waiter joins.
  */
 #define NONE	255
 #define SELF	254	/* MEMWAIT_CLAIMED_BY_ITSELF */
@@ -40,7 +40,7 @@ bool context_exists = true;
 byte context_refs = 1;		/* the file's */
 bool closing;
 bool due;
-bool passed;			/* the deadline has passed; the module asks the clock instead */
+bool passed;			/* the deadline has passed; the module reads the clock instead */
 bool timer_started, timer_runs;
 
 /* context->completions.pollers; read.pml models readers that block */
@@ -125,7 +125,7 @@ inline leave()
 #endif
 }
 
-/* memwait_async_end(), and the memory */
+/* memwait_async_end(), and the release of the memory */
 inline release()
 {
 #ifndef MUTATION_FREED_WITHOUT_LEAVING
@@ -142,8 +142,8 @@ inline release()
 }
 
 /*
- * memwait_async_free(): the id can be found until here. Whether the memory is freed or cached for
- * another wait does not matter here.
+ * memwait_async_free(): until here the wait can be found by its id. The model does not distinguish
+ * whether the memory is freed or cached for another wait.
  */
 inline free_wait()
 {
@@ -152,7 +152,7 @@ inline free_wait()
 	waits_locked = false
 }
 
-/* memwait_ioc_notify() of member m's word */
+/* memwait_ioc_notify() of the word of member m */
 proctype notifier(byte m)
 {
 	bool won, done, overdue;
@@ -357,12 +357,12 @@ proctype canceller()
 	bool done, found;
 
 	lock(waits_locked);
-	found = has_index && state != ARMING;	/* before, the armer has not returned the id */
+	found = has_index && state != ARMING;	/* ARMING: the id was not returned yet */
 	if
 	:: found -> claim(done)
 	:: else
 	fi;
-	/* R23: after ENOENT the completion is or was readable. */
+	/* R23: if cancel returns ENOENT, the completion is or was readable. */
 	assert(done || !found || state == COMPLETED || state == FREED);
 	waits_locked = false;
 	if
@@ -433,7 +433,7 @@ proctype reader()
 	running--
 }
 
-/* memwait_release(): no more ioctl or read, but notifies still come */
+/* memwait_release(): no ioctl and no read is in progress, but notifies may be */
 proctype closer()
 {
 	bool done;

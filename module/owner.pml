@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of deaths: the argument at the top of watch.c, with the same steps and names. It
- * covers which owner a word watches, the work that reports a death (with OTHER, also another thread
- * that reports it), and when an identity may be freed. A thread is killed at any step where the
- * kernel allows it: not under a lock, and not within a notify. With ENDS, it may also end by itself
- * when it has done its work, or while it holds a lock. selftests/lint/spin runs it.
+ * Spin model of the deaths of owners. The top of watch.c has the argument; the model has the same
+ * steps and names. The model covers which owner a word watches, the work that reports a death (with
+ * OTHER, also another thread that reports the death), and when an identity may be freed. A thread
+ * may be killed at any step where the kernel allows this: not under a lock, and not within a
+ * notify. With ENDS, a thread may also end by itself when it has done its work, or while it holds a
+ * lock. selftests/lint/spin runs the model.
  *
- * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If it is
- * notified of a death, it takes over the lock, provided that the owner has died. An unlock stores 0
- * and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
- * next.
+ * With LOCK or TWO, the word of a queue names the owner of a lock. A user waits if the lock is
+ * taken. A user that is notified of a death takes over the lock, provided that the owner has died.
+ * An unlock stores 0 and notifies one waiter. With MOVE, a thread moves waiters and notifies one
+ * waiter; each woken waiter notifies the next.
  *
  * All waiters are MEMWAIT_OWNED. The first waiter of a word stores what the word watches, and may
- * be freed when it has left: then the next waiter must be in the identity's list, or no waiter.
+ * be freed when it has left its queue. From then on the identity's list must contain the next
+ * waiter of the word, or no waiter of the word.
  *
- * A critical section that accesses only what its lock protects is one step, locking and unlocking
- * included.
+ * A critical section that accesses only data that its lock protects is one step, including the
+ * locking and unlocking.
  */
 #define NOBODY	0	/* thread numbers start at 1 */
 #define A	0
@@ -64,7 +66,7 @@ byte deaths;
 
 #define BIT(q)		(1 << (q))
 
-/* Whether the words on which threads wait have 64 bits and name owners. */
+/* Whether the words that threads wait for have 64 bits and name owners. */
 #if defined(MOVE) || defined(MUTATION_A_WOKEN_WAITER_IS_NO_OWNER)
 #define NAMES_OWNERS	false
 #else
@@ -174,7 +176,7 @@ inline claim(q, result)
 	od
 }
 
-/* memwait_ioc_notify() of one waiter, during which the caller cannot die */
+/* memwait_ioc_notify() of one waiter; the caller cannot die during the call */
 inline notify(q)
 {
 	atomic { !locked[q] -> locked[q] = true; in_kernel[me] = true };
@@ -230,8 +232,8 @@ inline wait(q, expected, named, may_end)
 		locked[q] = false
 	   };
 	   /*
-	    * memwait_thread_sleep(), memwait_queue_leave(); queue.pml models waiters that are moved at the
-	    * same time
+	    * memwait_thread_sleep(), memwait_queue_leave(); queue.pml models waiters that
+	    * are moved at the same time
 	    */
 end_asleep: do
 	   :: atomic {
@@ -293,7 +295,7 @@ inline die()
 
 #define KILLED	(killed[me] && !in_kernel[me])
 
-/* Does nothing more, or calls exit(2). */
+/* The thread does nothing more, or calls exit(2). */
 inline idle()
 {
 	if
@@ -477,7 +479,7 @@ inline report_death()
 	od;
 }
 
-/* memwait_identity_reported(), and memwait_identity_put() of two references, or one */
+/* memwait_identity_reported(), and memwait_identity_put() of one or two references */
 inline reap()
 {
 	atomic {
@@ -517,7 +519,7 @@ end:	do
 }
 
 #ifdef OTHER
-/* A thread that is over the limit of ids, or a dying process, reports the death of thread 1 */
+/* A thread that is over the limit of ids, or a dying process, reports thread 1's death */
 active proctype other()
 {
 	byte d, q, t;
@@ -552,7 +554,7 @@ end:	do
 #define OVERSLEEPS(t)	(state[t] == SLEEPS && !MAY_SLEEP(t))
 
 /*
- * Fails if all threads are at rest and one of them sleeps although it could have what it waits for.
+ * Fails if all threads are at rest, and one of them sleeps although what it waits for is available.
  */
 active proctype monitor()
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of an async wait with MEMWAIT_PERSISTENT: how notifies are counted, read, and passed
- * on, as argued at the top of claim.c, with the same steps and names. Notifies run against a
- * reader, and against cancel, the deadline or the last close. selftests/lint/spin runs each
- * scenario, and again with each MUTATION, which must fail.
+ * Spin model of an async wait with MEMWAIT_PERSISTENT: how notifies are counted, read and passed
+ * on. The top of claim.c has the argument; the model has the same steps and names. Notifies run
+ * concurrently with a reader, and with cancel, the deadline or the last close. selftests/lint/spin
+ * runs each scenario, and then again with each MUTATION, with which the scenario must fail.
  *
- * There is one wait, armed, alone in its queue. async.pml models the rest of a context.
+ * There is one wait, which is armed, and is the only one in its queue. async.pml models the rest of
+ * a context.
  */
 #ifndef NOTIFIES
 #define NOTIFIES	3
@@ -267,7 +268,7 @@ proctype expirer()
 #endif
 
 #ifdef CLOSE
-/* memwait_async_end_all(): no reader is left */
+/* memwait_async_end_all(), when no reader is left */
 proctype closer()
 {
 	bool new;

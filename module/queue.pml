@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of the queues: the protocol that queue.c, notify.c, requeue.c and wait.c argue for,
- * with the same steps and names. selftests/lint/spin runs each scenario at the end of this file,
- * and again with each MUTATION, which must fail. A step of a call claims one waiter. With SHARED
- * both words are in one bucket; a bucket's tree is modelled as a list for each word.
+ * Spin model of the queues. The tops of queue.c, notify.c, requeue.c and wait.c describe the
+ * protocol; the model has the same steps and names. selftests/lint/spin runs each scenario at the
+ * end of this file, and then again with each MUTATION, with which the scenario must fail. A step of
+ * a call claims one waiter. With SHARED, both words are in one bucket. The tree of a bucket is
+ * modelled as a list for each word.
  *
- * Spin's memory is sequentially consistent. The two stores that the barriers (A) and (B) order are
- * modelled as delayed: other threads see a store to a word, or a first waiter in .nr_waiters, at
- * some later time, and a barrier waits until they see it. The order of steps models release and
- * acquire; mutations change it.
+ * Spin's memory is sequentially consistent. The model therefore delays the two stores that the
+ * barriers (A) and (B) order. Other threads see a store to a word, or the store to .nr_waiters for
+ * a first waiter, at some later time; a barrier waits until they see the store. The order of steps
+ * models release and acquire; mutations change it.
  *
- * An invalid end state is a lost wake-up or a deadlock. Assertions find the rest.
+ * An invalid end state is a lost wake-up or a deadlock. Assertions detect all other errors.
  */
 #if defined(STEPS) || defined(RETURNS)
 #define IN_STEPS
@@ -28,11 +29,11 @@
 #else
 #define BUCKET(k)	(k)
 #endif
-#define ENTRIES	4	/* struct memwait_waiter: entry e is thread OWNER(e)'s */
+#define ENTRIES	4	/* struct memwait_waiter: entry e belongs to thread OWNER(e) */
 #define SELF	254	/* MEMWAIT_CLAIMED_BY_ITSELF */
 
 bit word[2];			/* in memory; 0 is the expected value */
-bool storing[2];		/* 1 was stored to the word, not visible yet */
+bool storing[2];		/* a store of 1 to the word that is not visible yet */
 
 /* struct memwait_bucket */
 bool locked[2];
@@ -47,7 +48,7 @@ byte word_of[ENTRIES];		/* .word.key */
 bool exists[ENTRIES];		/* on its thread's stack, or in a group's memory */
 byte number_of[ENTRIES];
 bool returns[ENTRIES];		/* was interrupted, and retains its number */
-byte age[ENTRIES];		/* when the wait began, or 0; model only */
+byte age[ENTRIES];		/* order in which the waits began, or 0; model only */
 byte ages;
 bool is_late[ENTRIES];		/* joined after the call of STEPS began; model only */
 byte counted_on[ENTRIES];	/* the word that was notified; model only */
@@ -57,7 +58,7 @@ byte claimed[ENTRIES] = NONE;
 
 bool in_call;			/* the call of STEPS has begun */
 
-/* Accounts (R5): notifies counted; MEMWAIT_OKs seen or passed on. */
+/* For R5: number of notifies counted, and of MEMWAIT_OKs seen or passed on. */
 byte counted, seen;
 byte running;
 byte handed;			/* calls of HAND that are over */
@@ -133,7 +134,7 @@ inline queue_add(q, k, e)
 #endif
 }
 
-/* memwait_queue_join(): ok if the word is equal */
+/* memwait_queue_join(); sets ok if the word is equal */
 inline queue_join(e, k)
 {
 	q = BUCKET(k);
@@ -243,8 +244,8 @@ inline look(k)
 }
 
 /*
- * memwait_scan_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until
- * nr is most. A waiter that was claimed otherwise is removed.
+ * memwait_scan_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims
+ * waiters until nr == most. Removes waiters that were claimed already.
  */
 inline scan_claim(q, k, most)
 {
@@ -320,7 +321,7 @@ inline scan_claim(q, k, most)
 	od
 }
 
-/* memwait_ioc_notify(); in STEPS and RETURNS in several steps */
+/* memwait_ioc_notify(); with STEPS and RETURNS, in several steps */
 inline notify(k, count)
 {
 	nr = 0;
@@ -491,7 +492,7 @@ proctype notifier(byte on; bool stores; byte count)
 }
 
 #ifdef HAND
-/* memwait_notify_or_change(): the word changes if no waiter was woken, and stores 1 as a permit. */
+/* memwait_notify_or_change(): if no waiter was woken, stores 1 to the word as a permit. */
 proctype hander(byte on)
 {
 	LOCALS;
@@ -548,7 +549,7 @@ proctype caller(byte on; byte count)
 /*
  * A thread with its record: memwait_position_return(), memwait_position_record() and
  * memwait_position_free(). The thread may be interrupted and return. It waits until it is notified
- * and, in POSITION, once more.
+ * and, without RETURNS, once more.
  */
 proctype guest(byte self)
 {
@@ -581,7 +582,7 @@ proctype host(byte on)
 	LOCALS;
 
 #ifdef RETURNS
-	/* May notify all waiters in steps; stores, and notifies all. */
+	/* May notify all waiters in steps; then stores to the word, and notifies all waiters. */
 	if
 	:: notify(on, 3);
 	   d_step { is_late[0] = false; is_late[1] = false; is_late[2] = false }
@@ -650,8 +651,9 @@ proctype requeuer(byte source; byte target)
 				};
 #ifndef AFTER
 				/*
-				 * A store-release: the other count is visible before this one. It
-				 * orders no load: for that, AFTER needs the barrier.
+				 * A store-release: the target's count is visible before the
+				 * source's. It does not order a later load, for which AFTER needs
+				 * the barrier.
 				 */
 				!counting[to];
 #endif
@@ -675,7 +677,7 @@ proctype requeuer(byte source; byte target)
 	fi;
 	spin_unlock(from);
 #ifdef AFTER
-	/* A broadcaster: notifies the word if it is free by now. */
+	/* A broadcaster: notifies the target if its word is free by now. */
 	if
 	:: word[target] == 1 -> notify(target, 1)
 	:: else
@@ -686,7 +688,7 @@ proctype requeuer(byte source; byte target)
 #endif
 
 #ifdef STEPS
-/* Waits twice, so that a call could meet it twice. */
+/* Waits twice, so that one call could find this thread twice. */
 proctype returner(byte self; byte again)
 {
 	LOCALS;
@@ -697,7 +699,7 @@ proctype returner(byte self; byte again)
 }
 #endif
 
-/* No waiter is left, and the accounts agree. */
+/* No waiter is left, and the number of notifies counted is the number seen. */
 inline all_is_well()
 {
 	running == 0;
@@ -735,7 +737,7 @@ init
 		run waiter(0, false, false);
 		run hander(A)
 #elif defined(CLAIM)
-		/* Deadlines, signals and deaths against two notifies. */
+		/* Deadlines, signals and deaths run concurrently with two notifies. */
 		running = 4;
 		run waiter(0, true, true);
 		run waiter(1, true, false);
@@ -755,7 +757,10 @@ init
 		bucket[2] != NONE;
 		run host(A)
 #elif defined(POSITION)
-		/* One thread is interrupted and returns; others are there or come in between. */
+		/*
+		 * One thread is interrupted and returns; the others joined before, or join in
+		 * between.
+		 */
 		running = 4;
 		run guest(0);
 		run waiter(1, false, false);
@@ -782,7 +787,7 @@ init
 		run requeuer(B, A);
 		run notifier(B, false, 1)
 #elif defined(BOTH)
-		/* A thread waits, is moved, and is found at one of the words. */
+		/* A thread waits and is moved; a notifier of both words must find it. */
 		running = 3;
 		word_of[0] = A;
 		run waiter(0, false, false);

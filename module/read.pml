@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of blocked readers: memwait_read_block() in read.c, and wake.c. A completion takes the first reader out of the list. A timer, or a reader
- * that finds that something is left, wakes the first reader and leaves it in the list. No reader
- * sleeps while a completion is unread, or while a deadline has passed.
+ * Spin model of blocked readers: memwait_read_block() in read.c, and wake.c. A notifier that adds a
+ * completion takes the first reader out of the list. A timer, or a reader that finds something left
+ * to read, wakes the first reader and leaves it in the list. No reader may sleep while a completion
+ * is unread, or while a deadline has passed.
  *
  * Each reader reads one record. A signal may interrupt reader 0 anywhere. A reader that is
- * interrupted while it waits for read_lock wakes no reader: the lock's holder checks after it has
- * unlocked. There is one wait with a deadline, and a poller that checks whether it has passed.
+ * interrupted while it waits for read_lock wakes no other reader, because the lock's holder checks
+ * after it has unlocked. There is one wait with a deadline, and a poller that checks whether the
+ * deadline has passed.
  */
 #ifdef CROWD
 #define READERS		3
@@ -22,7 +24,7 @@ chan readers = [READERS] of { byte };	/* memwait_completions.readers */
 bool woken[READERS];
 bool runs[READERS];		/* a reader that blocks was woken, or is not asleep yet */
 bool signal;			/* pending for reader 0 */
-bool due, armed = true;		/* armed: the wait with the deadline, which the timer makes pass */
+bool due, armed = true;		/* armed: the wait with the deadline is pending */
 
 #define readable	(nr_completed > 0 || due)
 
