@@ -79,7 +79,7 @@ static void memwait_async_renew_id(struct memwait_async_waiter *wait)
 /**
  * memwait_async_find() - look a wait up by id
  * @context: the context
- * @id: from user space
+ * @id: the id, from user space
  *
  * Context: the context's lock is held.
  *

@@ -261,8 +261,8 @@ static int memwait_arm_in_use(struct memwait_context *context, struct memwait_as
 
 /**
  * memwait_ioc_wait_async() - arm a batch of async waits
- * @context: the caller's
- * @batch: from user space, unchecked
+ * @context: the caller's context
+ * @batch: argument from user space, unchecked
  *
  * A signal ends the call between two entries.
  *

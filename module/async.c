@@ -62,7 +62,7 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
 /**
  * memwait_ioc_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's, after memwait_context_use()
- * @cancel: from user space, unchecked
+ * @cancel: argument from user space, unchecked
  * @unused: receives the pins that no other wait uses, for memwait_pins_put() after the use
  *
  * Context: process context.

@@ -31,11 +31,11 @@ enum memwait_state {
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
- * @node: of a completion: in context->completions.list
+ * @node: for a completion: entry of context->completions.list
  * @user_data: for the completion
  * @next_cached: list of cached waits
  * @id: for completion and cancel
- * @numbered: in &memwait_waits.tree, even while it is cached
+ * @numbered: entry of &memwait_waits.tree, even while the wait is cached
  * @count: number of notifies that counted the wait and were not reported by a read
  * @reading: with MEMWAIT_PERSISTENT: number of notifies that the current reader is reporting;
  *	protected by @read_lock of the context
@@ -71,12 +71,12 @@ struct memwait_cache {
 
 /**
  * struct memwait_waits - the async waits of a context; protected by its lock
- * @tree: by id; see alloc.c
+ * @tree: the waits, by id; see alloc.c
  * @nr_pending: waits queued and not claimed
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
  * @nr_numbered: counter for ids
- * @caches: of ended waits for one word, without and with MEMWAIT_OWNED
+ * @caches: caches of ended waits for one word, without and with MEMWAIT_OWNED
  */
 struct memwait_waits {
 	struct rb_root tree;

@@ -4,7 +4,8 @@
  *
  * A program that stores to a word in user space and then notifies can die in between, and leave its
  * waiters asleep. This call changes the word with page faults disabled. Between the change and the
- * notify it sleeps on nothing that user space can delay, and no signal ends the notify.
+ * notify, the call does not sleep on anything that user space can delay, and no signal ends the
+ * notify.
  *
  * With MEMWAIT_CHANGE_IF_NONE_WOKEN, the word is changed in the lock section that finds no waiter
  * to wake. A wait compares the word and joins its queue under the same lock, so the wait is either
@@ -103,7 +104,7 @@ static int memwait_notify_or_change(const struct memwait_change *change,
 
 /**
  * memwait_ioc_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
- * @change: from user space, unchecked
+ * @change: argument from user space, unchecked
  * @user: its user address; receives the old value at the end
  *
  * Context: process context, may sleep.

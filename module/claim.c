@@ -3,7 +3,8 @@
  * Claims: how a wait ends, exactly once, and the states of async waits. async.pml models async
  * waits.
  *
- * A thread's wait is claimed by a cmpxchg of memwait_group.claimed; the rest is about async waits.
+ * A thread's wait is claimed by a cmpxchg of memwait_group.claimed. The following is about async
+ * waits.
  *
  * memwait_context.lock protects the context and the state of its waits, and nests inside a bucket's
  * lock. A wait passes through
@@ -36,11 +37,11 @@
  * becomes COMPLETED and stays in the list. The reader frees the wait when there is nothing left to
  * report: see memwait_read_settle().
  *
- * A wait is charged, then joins its queues. It becomes QUEUED in the lock section in which it joins
- * the queue of its last word, so no notify can find a wait on one word in a queue before it is
- * QUEUED. A notify that claims a wait for several words before it is QUEUED sets .claimed and
- * .result. The arming thread then completes the wait, even if the wait could not join all of its
- * queues.
+ * A wait is charged, and then joins its queues. The wait becomes QUEUED in the lock section in
+ * which it joins the queue of its last word, so no notify can find a wait on one word in a queue
+ * before it is QUEUED. A notify that claims a wait for several words before it is QUEUED sets
+ * .claimed and .result. The arming thread then completes the wait, even if the wait could not join
+ * all of its queues.
  *
  * A notify completes a QUEUED wait immediately. The waiters for other words of the wait stay in
  * their queues until a read or close takes them out: see the end of queue.c.
@@ -291,7 +292,7 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 
 /**
  * memwait_claim_waiter() - handle a notify of a word, or a death that is reported to it
- * @waiter: in the queue of the word
+ * @waiter: a waiter in the queue of the word
  * @result: MEMWAIT_OK or MEMWAIT_OWNER_DIED
  * @wakes: receives the threads and contexts to wake
  *

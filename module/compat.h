@@ -97,8 +97,8 @@ static inline void memwait_wake_up_here(struct task_struct *task)
 }
 
 /*
- * Before 6.16 an anonymous inode had no file type, so S_ISREG alone excluded it. However, secretmem
- * set S_IFREG; its inodes are refused on every kernel.
+ * Before 6.16 an anonymous inode had no file type, so S_ISREG sufficed to exclude it. However,
+ * secretmem set S_IFREG; its inodes are refused on every kernel.
  */
 static inline bool memwait_inode_is_anonymous(const struct inode *inode)
 {

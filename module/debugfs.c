@@ -10,10 +10,11 @@
  * waiter that joins, leaves or moves during that time may be listed or missing; a waiter that moves
  * may be listed twice.
  *
- * The walk goes through the buckets, and records MEMWAIT_WALK_STEP waiters per lock section. It
- * continues after the key and number of the last waiter, whether that waiter is still there or not.
- * In each bucket it passes over waiters that joined after the walk had reached the bucket, so these
- * cannot prolong the walk; however, each word that was added since then costs a search.
+ * The walk goes through the buckets, and records MEMWAIT_WALK_STEP waiters per lock section. The
+ * next lock section continues after the key and number of the last waiter, whether that waiter is
+ * still queued or not. In each bucket the walk passes over waiters that joined after the walk had
+ * reached the bucket, so these cannot prolong the walk; however, each word that was added since
+ * then costs a search.
  */
 #include <linux/debugfs.h>
 #include <linux/jiffies.h>
@@ -35,7 +36,7 @@
  * @pid: the process that waits or opened the context
  * @tid: the thread, or 0
  * @context: number of the context, or 0
- * @id: of the async wait, or 0
+ * @id: id of the async wait, or 0
  * @expires: deadline; KTIME_MAX: never
  * @clock: an enum memwait_async_clock
  * @command: name of the thread that waits or opened the context
@@ -72,13 +73,13 @@ struct memwait_line {
 /**
  * struct memwait_walk - a walk through the queues, one for each open file
  * @bucket: index of the present bucket
- * @last_number: the last number that was given in the bucket when the walk reached it
+ * @last_number: .number of the bucket when the walk reached it
  * @begun: the walk has reached @bucket
- * @key: of the waiter that was looked at last
+ * @key: key of the waiter that was looked at last
  * @number: number of that waiter
  * @next_line: first of @lines not shown yet
  * @nr_lines: length of @lines
- * @lines: of the last step
+ * @lines: lines of the last step
  */
 struct memwait_walk {
 	unsigned int bucket;

@@ -19,7 +19,7 @@
  *	close					bind
  *	remove the descriptor			set .table
  *	full barrier				full barrier
- *	load .table: look for others		look for a descriptor
+ *	load .table: look for other descriptors	look for a descriptor
  *
  * Therefore, while .table names a table, that table has a descriptor of the context, or a thread
  * that uses the table is about to look for a descriptor. In both cases the table's memory is not
@@ -46,7 +46,7 @@ static char memwait_closed;
 
 /**
  * memwait_open() - open(2): create a context
- * @inode: the device's
+ * @inode: the device's inode
  * @file: receives the context
  *
  * Context: process context, may sleep.
@@ -215,7 +215,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 
 /**
  * memwait_release() - end the context at its last close
- * @inode: the device's
+ * @inode: the device's inode
  * @file: the context
  *
  * Context: process context, may sleep.
@@ -259,7 +259,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 
 /**
  * memwait_ioc_info() - MEMWAIT_IOC_INFO
- * @context: the caller's
+ * @context: the caller's context
  * @arg: user buffer
  * @size: its size; bytes past struct memwait_info are zeroed
  *

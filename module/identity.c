@@ -22,11 +22,11 @@
  * Ids are random numbers. Therefore an id reveals neither other ids nor how many there are, and a
  * lock word that still contains the id of a dead thread does not name a living thread.
  *
- * An identity is in the table of ids from before it lives until it is freed. It is inserted as a
- * dead identity, because an insertion can fail, and the charge must come last. An identity that was
- * looked up is used under RCU, or while a word watches it. It is freed after a grace period, and
- * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are
- * done in process context with no raw lock held.
+ * An identity is in the table of ids from before it lives until it is freed. It is inserted before
+ * it lives, marked dead, because an insertion can fail, and the charge must come last. An identity
+ * that was looked up is used under RCU, or while a word watches it. It is freed after a grace
+ * period, and its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so
+ * both are done in process context with no raw lock held.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_identities_lock
@@ -52,8 +52,8 @@ static DEFINE_HASHTABLE(memwait_threads, 14);
  * Serializes the creation of identities, so that no thread or context gets two. Also serializes
  * changes of the table above, of the list of all identities, and of the users' lists of dead
  * identities. All users share the lock, so it is raw: on PREEMPT_RT a preempted holder of a
- * sleeping lock would delay all other users. It is taken with interrupts disabled, because a probe
- * runs under siglock, which interrupts take.
+ * sleeping lock would delay all other users. The lock is taken with interrupts disabled, because a
+ * probe runs under siglock, which interrupts take.
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
@@ -85,8 +85,7 @@ char memwait_unbound;
  *
  * Context: any but interrupts.
  *
- * Return: the identity, valid until the thread exits, executes a program or gives up its id; or
- * %NULL.
+ * Return: the identity, valid until the thread exits, executes a program or ends its id; or %NULL.
  */
 struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 {
@@ -159,7 +158,7 @@ void memwait_identity_end_walk(struct memwait_identity *marker)
 
 /**
  * memwait_identity_find() - look an identity up by id
- * @id: from user space
+ * @id: the id, from user space
  *
  * Context: any but interrupts; under RCU.
  *
@@ -251,7 +250,7 @@ static void memwait_identity_add(struct memwait_identity *identity,
 }
 
 /**
- * memwait_identity_new() - give an id to a thread or a context, unless it has one
+ * memwait_identity_new() - give an id to a thread or a context that has none
  * @context: the caller's, whose user is charged
  * @who: the current thread; %NULL: the context
  *
@@ -286,7 +285,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 }
 
 /**
- * memwait_identity_bind() - bind a context to the current process, and give it an id
+ * memwait_identity_bind() - bind a context to the current process, and give the context an id
  * @context: the context, whose user is charged
  *
  * Context: process context, may sleep; a full barrier if it binds the context.
@@ -333,7 +332,7 @@ int memwait_identity_bind(struct memwait_context *context)
 
 /**
  * memwait_identity_kill() - mark an identity dead, and leave it to be reaped
- * @identity: of the current thread, or of a context that the caller ends
+ * @identity: identity of the current thread, or of a context that the caller ends
  * @ended: the identity ends by itself, which is reported only to words that may name it
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
@@ -469,8 +468,8 @@ bool memwait_names_dead_owner(const struct memwait_wait *wait)
 
 /**
  * memwait_own_identity() - find the identity of a waiter with MEMWAIT_OWNED
- * @flags: of the wait
- * @context: of an async wait; %NULL: the current thread waits
+ * @flags: flags of the wait
+ * @context: context of an async wait; %NULL: the current thread waits
  * @identity: set to the identity; to %NULL without MEMWAIT_OWNED
  *
  * Context: process context.

@@ -96,7 +96,7 @@ void memwait_scan_init(struct memwait_scan *scan, u32 count, u32 move)
 /**
  * memwait_scan_start() - limit a scan to the present waiters of a word
  * @scan: the scan
- * @bucket: the word's
+ * @bucket: the word's bucket
  * @key: the word's key
  *
  * Context: the bucket's lock is held.
@@ -126,7 +126,7 @@ static bool memwait_scan_gives_way(const struct memwait_scan *scan)
 }
 
 /**
- * memwait_scan_claim() - claim some of the oldest waiters of a word
+ * memwait_scan_claim() - claim the oldest waiters of a word, in one step
  * @scan: the scan. Waiters that other threads have claimed are dequeued
  *
  * Context: the bucket's lock is held.
@@ -265,7 +265,7 @@ void memwait_pass_on(const struct memwait_key *key, u64 number)
 
 /**
  * memwait_ioc_notify() - MEMWAIT_IOC_NOTIFY
- * @notify: from user space, unchecked
+ * @notify: argument from user space, unchecked
  *
  * Context: process context, may sleep; takes the bucket's lock.
  *
@@ -289,7 +289,7 @@ int memwait_ioc_notify(const struct memwait_notify *notify)
 
 /**
  * memwait_ioc_waiters() - MEMWAIT_IOC_WAITERS
- * @notify: from user space, unchecked
+ * @notify: argument from user space, unchecked
  *
  * Context: process context, may sleep; takes the bucket's lock.
  *
@@ -398,7 +398,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 
 /**
  * memwait_ioc_notify_many() - MEMWAIT_IOC_NOTIFY_MANY
- * @many: from user space, unchecked
+ * @many: argument from user space, unchecked
  *
  * A signal ends the call between two batches.
  *

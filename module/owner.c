@@ -8,7 +8,7 @@
  * identities. Steps are done by
  *
  *	- a work of the user, which does all remaining steps. A run of the work is bounded, and
- *	  queues the work again for the rest;
+ *	  queues the work again for the remaining steps;
  *	- a dying process, when its descriptors are closed, at its own priority: it reports its own
  *	  death, to waiters of its own user;
  *	- a thread that is over the limit of ids, because dead identities count until they are
@@ -143,7 +143,7 @@ void memwait_reap_work(struct work_struct *work)
  * @id: see memwait_flush()
  *
  * A dying process reports its death to its own user's waiters, so that these need not wait for a
- * kernel thread. It does not report to waiters of other users, which may be many.
+ * kernel thread. The process does not report to waiters of other users, of which there may be many.
  *
  * Context: process context, may sleep.
  *
@@ -193,7 +193,7 @@ static int memwait_owner_thread(struct memwait_context *context, u64 *id)
 	return 0;
 }
 
-/* Ends the id of the current thread, if it has one. Returns 0. */
+/* Ends the id of the current thread, if the thread has an id. Returns 0. */
 static int memwait_owner_exits(u64 *id)
 {
 	struct memwait_identity *identity = memwait_identity_of(current);
@@ -208,7 +208,7 @@ static int memwait_owner_exits(u64 *id)
 /**
  * memwait_ioc_owner() - MEMWAIT_IOC_OWNER
  * @file: the caller's context
- * @owner: as copied from user space
+ * @owner: argument from user space, unchecked
  * @user: its user-space address; receives the id
  *
  * Context: process context, may sleep.

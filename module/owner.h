@@ -16,15 +16,15 @@
 /**
  * struct memwait_identity - a thread or a context that has an id
  * @id: its id; 0: a marker of debugfs.c
- * @id_node: in the table of ids, until the identity is freed
- * @node: in the list of all identities, in order of creation
+ * @id_node: entry of the table of ids, until the identity is freed
+ * @node: entry of the list of all identities, in order of creation
  * @user: the user that is charged, with a reference
  * @ended: set before @dead if the thread ended by itself, which is not a death: see watch.c
  * @dead: clear while the identity lives
  * @who: the thread, only for comparison; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
  * @pid: the process's id in that namespace; for a context, the id of the process that opened it
- * @who_node: in the table of living identities, until @dead is set
+ * @who_node: entry of the table of living identities, until @dead is set
  * @lock: protects @watching and @turn
  * @watching: tree of the first waiters of the words that watch it, by &memwait_owned.watched_node;
  *	ordered by &memwait_owned.user, and for one user by the time of insertion
@@ -33,7 +33,7 @@
  *	that reports the death
  * @process: once the identity is dead: its process, only for comparison; %NULL: the process has
  *	nothing left to report
- * @dead_node: in &memwait_user.dead, until the identity is reaped
+ * @dead_node: entry of &memwait_user.dead, until the identity is reaped
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -92,8 +92,8 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * @identity: the waiting thread or context
  * @wide: the word in whose queue it is has 64 bits, and can therefore contain an owner's id;
  *	protected by the bucket's lock while queued
- * @others: circular list of the MEMWAIT_OWNED waiters of its word. It begins with the first waiter,
- *	and has the order in which they joined or returned to their positions
+ * @others: circular list of the MEMWAIT_OWNED waiters of its word. The list begins with the first
+ *	waiter, and has the order in which these waiters joined or returned to their positions
  * @node: for the first waiter: in &memwait_bucket.watching
  * @watched: for the first waiter: the owner that the word watches, or %NULL
  * @watched_node: if @watched is set: in &memwait_identity.watching of @watched; also protected by

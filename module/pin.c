@@ -8,8 +8,8 @@
  * There are therefore no more pins than words that are waited for, and most contexts have one pin.
  * As in the key, a file is identified by its address_space: the first file represents all other
  * files of that address_space. A requeue does not change the space, and therefore not the pin of
- * the wait. A context caches the memory of one freed pin for the next pin, because waits that are
- * armed and read one by one have a pin each.
+ * the wait. A context caches the memory of one freed pin for the next pin, because each of several
+ * waits that are armed and read one after another has a new pin.
  *
  * A pin counts as MEMWAIT_PIN_WAITS waits of its user from its allocation until it is freed.
  *
@@ -141,14 +141,14 @@ static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unu
 
 /**
  * memwait_pins_put() - free pins that no wait uses
- * @context: of the pins
+ * @context: context of the pins
  * @unused: from memwait_pin_put()
  *
  * A dying thread leaves the pins to a work, because other processes may wait for descriptors that
  * the thread has yet to close. A kernel thread also leaves them to a work.
  *
  * Context: process context. The function may sleep forever. Therefore the caller must hold no lock,
- * and must have done everything that others wait for.
+ * and must have done everything that other threads wait for.
  */
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused)
 {
@@ -160,7 +160,7 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
 
 /**
  * memwait_pin_get() - get a remembered or new pin for a word of an async wait
- * @context: of the wait
+ * @context: context of the wait
  * @word: from memwait_word_get() in the same task
  *
  * If another thread makes a pin of the same space at the same time, there are two pins of that

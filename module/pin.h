@@ -16,8 +16,8 @@ struct memwait_context;
 /**
  * struct memwait_pin - holds a file or mm_struct for async waits of a context
  * @node: list of unused pins
- * @space: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
- *	reference to it
+ * @space: space as in a key; the pin has a reference to the inode of the address_space, or to the
+ *	mm_struct
  * @path: for an address_space: the path of the mapped file
  * @user_path: path that user space opened, if the file system opened another file underneath
  * @refs: one per word of a wait; returns to 0 under the context's lock

@@ -55,9 +55,9 @@ struct memwait_inode_number {
 
 /**
  * struct memwait_queue_position - a thread's position in one queue
- * @key: of the word; of the target if the waiter was moved
- * @inode: of the word's file; zero for a private word
- * @number: in the queue, not 0
+ * @key: key of the word, or of the target if the waiter was moved
+ * @inode: inode of the word's file; zero for a private word
+ * @number: number in the queue, not 0
  */
 struct memwait_queue_position {
 	struct memwait_key key;
@@ -67,10 +67,10 @@ struct memwait_queue_position {
 
 /**
  * struct memwait_position - a record: the queue positions of a thread
- * @node: in &memwait_absent.positions; protected by its lock
+ * @node: entry of &memwait_absent.positions; protected by &memwait_absent.lock
  * @context: context of the wait. While the record is in a tree, the context's lock protects this
  *	and @context_node
- * @context_node: in &memwait_context.positions
+ * @context_node: entry of &memwait_context.positions
  * @pid: the thread, with a reference
  * @exec_id: the thread's .self_exec_id
  * @nr: length of @queues
@@ -145,7 +145,7 @@ struct memwait_position *memwait_position_find(struct memwait_absent *absent)
 
 /**
  * memwait_position_free() - free a record
- * @record: in no tree
+ * @record: a record that is in no tree
  *
  * Context: process context.
  */
@@ -297,7 +297,7 @@ static bool memwait_position_check(struct memwait_context *context, bool closed)
 
 /**
  * memwait_position_add() - add the current thread's record, unless its user is over the limit
- * @context: of its call
+ * @context: context of the thread's call
  * @record: the record, in no tree
  *
  * Context: process context.

@@ -12,7 +12,7 @@
 
 /**
  * struct memwait_absent - records of interrupted threads whose hash is the same
- * @lock: protects the rest
+ * @lock: protects @positions
  * @positions: the records, by struct pid
  */
 struct memwait_absent {

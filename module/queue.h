@@ -12,13 +12,13 @@
 
 /**
  * struct memwait_waiter - a word of a wait: an entry of a queue
- * @node: in its bucket's tree; protected by the bucket's lock
+ * @node: entry of its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket; %NULL: the waiter is in no queue. Written under the bucket's lock
  * @word: the awaited word; protected by the bucket's lock while queued
  * @number: its position in the queue; protected by the bucket's lock. For memwait_queue_join(): the
  *	position that it returns to, or 0
  * @since: the time, in jiffies, at which it joined its first queue; a requeue does not change it
- * @index: in &memwait_group.waiters
+ * @index: index in &memwait_group.waiters
  * @owned: the wait has MEMWAIT_OWNED, and this is the waiter of a struct memwait_owned
  */
 struct memwait_waiter {
@@ -92,15 +92,15 @@ static inline const struct memwait_waiter *memwait_group_notified(const struct m
 
 /**
  * struct memwait_bucket - the queues of the words whose keys have the same hash
- * @lock: protects the rest; taken by memwait_bucket_lock()
+ * @lock: protects the other members, except as noted; taken by memwait_bucket_lock()
  * @nr_waiters: number of waiters; written under @lock, read without it by a notify
  * @nr_locking: number of threads that wait for @lock; not protected
  * @last: the thread that took @lock last; read without @lock
  * @futile: the time, in jiffies, at which a call last waited for other threads to take @lock and
  *	none did; not protected
  * @number: the last number that was given to a waiter
- * @waiters: by key and number, so that a word's waiters are adjacent, oldest first
- * @watching: the first MEMWAIT_OWNED waiter of each word that has any, by key; see watch.c
+ * @waiters: tree of waiters, by key and number, so that a word's waiters are adjacent, oldest first
+ * @watching: tree of the first MEMWAIT_OWNED waiters of words, by key; see watch.c
  */
 struct memwait_bucket {
 	spinlock_t lock;	/* see the top of queue.c */
@@ -207,9 +207,9 @@ void memwait_queue_exit(void);
  * memwait_bucket_of() - the bucket of a word
  * @key: the word's key
  *
- * This takes half the time of hashing all 16 bytes of the key. It spreads the words of one space,
- * although a user can choose their offsets. If two spaces differ in their upper halves, no choice
- * of offsets in them collides with every seed.
+ * This takes half the time of hashing all 16 bytes of the key. The hash spreads the words of one
+ * space, although a user can choose their offsets. If two spaces differ in their upper halves, no
+ * choice of offsets in them collides with every seed.
  *
  * Context: any.
  *

@@ -18,7 +18,7 @@ static unsigned int memwait_copy_records(const struct memwait_completion *record
 	size_t bytes = copy_to_iter(records, nr * sizeof(*records), to);
 	unsigned int copied = bytes / sizeof(*records);
 
-	/* Before a hole copy_to_iter() may copy more than it reports: retry one by one. */
+	/* Before a hole copy_to_iter() may copy more than it reports: retry record by record. */
 	while (copied < nr) {
 		iov_iter_revert(to, bytes % sizeof(*records));
 		bytes = copy_to_iter(&records[copied], sizeof(*records), to);
@@ -42,7 +42,7 @@ static void memwait_read_record(struct memwait_completion *record,
 		record->index = wait->group.claimed - 1;
 	record->count = wait->count;
 	record->flags = 0;
-	/* If the deadline has passed, one more completion reports it. */
+	/* If the deadline has passed, another completion reports the timeout. */
 	if (wait->group.state == MEMWAIT_QUEUED ||
 	    (wait->count && wait->group.result == MEMWAIT_TIMED_OUT))
 		record->flags = MEMWAIT_MORE;

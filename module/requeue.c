@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Requeue: wakes waiters of a word, and moves others to another word.
+ * Requeue: wakes waiters of a word, and moves further waiters to another word.
  *
  * Requeue locks both buckets. Therefore every other call sees a waiter either in the source's or in
  * the target's queue, and .bucket is never %NULL during a move. memwait_queue_leave() locks .bucket
@@ -74,8 +74,8 @@ static bool memwait_scan_moves_bucket(const struct memwait_scan *scan,
 /*
  * Moves some of the oldest waiters of one word to the end of another word's queue. Does not move
  * persistent waits, because a close passes their notifies on to the next waiter of the word that
- * was notified. If both words are the same, the waiters stay where they are, and are only counted.
- * Returns whether there may be more to do. @wide: both words have 64 bits.
+ * was notified. If both words are the same, the waiters do not move, and are only counted. Returns
+ * whether there may be more to do. @wide: both words have 64 bits.
  */
 static bool memwait_scan_move(struct memwait_scan *scan, struct memwait_bucket *to,
 			      const struct memwait_key *target, bool wide)
@@ -132,10 +132,10 @@ static bool memwait_scan_requeue(struct memwait_scan *scan, struct memwait_bucke
 }
 
 /*
- * Compares the source word, wakes its oldest waiters, and moves others to the target. The target
- * has the same space, so a waiter's reference covers both words. The comparison and the first
- * wake-up or move are atomic with respect to all other operations on both words: after a step that
- * finds only waiters that other threads have claimed, the word is compared again. Returns 0;
+ * Compares the source word, wakes its oldest waiters, and moves further waiters to the target. The
+ * target has the same space, so a waiter's reference covers both words. The comparison and the
+ * first wake-up or move are atomic with respect to all other operations on both words: after a step
+ * that finds only waiters that other threads have claimed, the word is compared again. Returns 0;
  * MEMWAIT_NOT_EQUAL; or -EAGAIN if the word's page must be faulted in first.
  */
 static int memwait_requeue_words(struct memwait_requeue *requeue, const struct memwait_key *source,
@@ -195,7 +195,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 
 /**
  * memwait_ioc_requeue() - MEMWAIT_IOC_REQUEUE
- * @requeue: from user space, unchecked
+ * @requeue: argument from user space, unchecked
  * @user: its user address
  *
  * Context: process context, may sleep; takes the buckets' locks.

@@ -40,7 +40,7 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 
 /*
  * Users, by uid. All users share the lock, which is therefore raw: on PREEMPT_RT a thread that was
- * preempted while it held a sleeping lock would hold up all others.
+ * preempted while it held a sleeping lock would delay all other users.
  */
 static struct rb_root memwait_users = RB_ROOT;
 static DEFINE_RAW_SPINLOCK(memwait_users_lock);

@@ -30,8 +30,8 @@ enum memwait_resource {
 };
 
 /**
- * struct memwait_user - shared by the contexts of one user
- * @node: in the tree of users
+ * struct memwait_user - a user, shared by all contexts of the user
+ * @node: entry of the tree of users
  * @uid: the user
  * @refs: one per context and identity; drops to 0 under the lock of the tree of users
  * @used: usage per resource
@@ -65,7 +65,7 @@ void memwait_user_init(work_func_t reap, work_func_t put_pins);
  *
  * Context: any.
  *
- * Return: false if over the limit; nothing is charged then.
+ * Return: false if the charge would exceed the limit; then nothing is charged.
  */
 static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
 				       unsigned long n)

@@ -194,8 +194,8 @@ static __always_inline int memwait_wait_one(struct memwait_group *group,
 
 /**
  * memwait_ioc_wait() - MEMWAIT_IOC_WAIT
- * @wait: from user space, unchecked
- * @context: the caller's
+ * @wait: argument from user space, unchecked
+ * @context: the caller's context
  *
  * Context: process context, sleeps.
  *
@@ -215,9 +215,9 @@ int memwait_ioc_wait(const struct memwait_wait *wait, struct memwait_context *co
 
 /**
  * memwait_ioc_wait_any() - MEMWAIT_IOC_WAIT_ANY
- * @any: from user space, unchecked
+ * @any: argument from user space, unchecked
  * @user: its user address
- * @context: the caller's
+ * @context: the caller's context
  *
  * Context: process context, sleeps.
  *
@@ -303,9 +303,9 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 
 /**
  * memwait_ioc_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
- * @arg: from user space, unchecked
+ * @arg: argument from user space, unchecked
  * @user: its user address
- * @context: the caller's
+ * @context: the caller's context
  *
  * The notify happens once, even if the system call is restarted after a signal, because the
  * caller's state is MEMWAIT_NOTIFIED then. A restarted call sets the state to 0 before the wait, so

@@ -34,7 +34,8 @@ struct memwait_wakes {
 
 /**
  * struct memwait_reader - a thread that blocks in read(2)
- * @node: in &memwait_completions.readers, until it is woken for a completion or leaves
+ * @node: entry of &memwait_completions.readers, until the reader is woken for a completion or
+ *	leaves
  * @task: the thread
  * @woken: the reader was taken out of the list. Once this is set, only the thread itself uses the
  *	other members
@@ -54,7 +55,7 @@ struct memwait_reader {
  * @due: set when a timer fires; cleared by a check that finds no passed deadline; not protected
  * @refused: a non-blocking reader did not get @read_lock; not protected
  * @woken_by: last multi-step call that woke the context; 0 once a read has looked at @list
- * @pollers: of poll(2) and epoll(7); has a lock of its own
+ * @pollers: pollers by poll(2) and epoll(7); has its own lock
  * @first_reader: the first of @readers
  * @read_lock: serializes readers, so that a page fault neither loses nor reorders completions
  *

@@ -6,7 +6,7 @@
  * MEMWAIT_OWNED waiter names that id and is notified when the owner dies.
  *
  * A word with MEMWAIT_OWNED waiters watches at most one owner (.watched): the thread or context
- * that must take the next step for its waiters:
+ * that must act before the waiters can proceed:
  *
  *	event				the word watches
  *
@@ -75,7 +75,7 @@ static bool memwait_watch_less(struct rb_node *new, const struct rb_node *node)
 
 /**
  * memwait_watch_find() - find the first MEMWAIT_OWNED waiter of a word
- * @bucket: the word's
+ * @bucket: the word's bucket
  * @key: the word's key
  *
  * Context: the bucket's lock is held.
@@ -149,8 +149,8 @@ static void memwait_watch_add(struct memwait_owned *first, struct memwait_identi
  * word then watches the same owner as before.
  *
  * Any user can name an owner in any number of waits. The death is therefore reported first to the
- * words of the owner's own user (by a dying process only to those), and then to one word of each
- * other user in turn.
+ * words of the owner's own user (by a dying process only to those), and then to words of the other
+ * users, one word of each user in turn.
  */
 static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *identity,
 			  const struct memwait_identity *waiter, bool may_be_named)
@@ -216,7 +216,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
 
 /**
  * memwait_watch_own() - add a waiter to the MEMWAIT_OWNED waiters of its word
- * @waiter: in the queue of the word
+ * @waiter: a waiter in the queue of the word
  *
  * A waiter that returns to its queue position becomes the last of these waiters. Their order does
  * not matter: any of them can be notified of a death, because each then checks the word.

@@ -15,11 +15,11 @@
  * the open file itself, like a thread in read(2). That reference ends with the system call, which
  * ends with the thread at the latest.
  *
- * A referenced object must not in turn reference a memwait context; otherwise neither would ever be
- * freed. A regular file cannot reference a context. Files of devices and of anonymous inodes might
- * reference a context (an io_uring can register one), and are refused. Files that map another
- * file's pages (Coda's) are also refused, because only the open file prevents umount of the other
- * file's file system.
+ * A referenced object must not reference a memwait context; otherwise neither the object nor the
+ * context would ever be freed. A regular file cannot reference a context. Files of devices and of
+ * anonymous inodes might reference a context (an io_uring can register one), and are refused. Files
+ * that map another file's pages (Coda's) are also refused, because only the open file prevents
+ * umount of the other file's file system.
  */
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -157,7 +157,7 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
 
 /**
  * memwait_expires() - convert a deadline from the caller's time namespace to host time
- * @deadline: from user space
+ * @deadline: the deadline, from user space
  * @flags: MEMWAIT_CLOCK_REALTIME or not
  *
  * Context: process context of the caller.

@@ -27,8 +27,8 @@ struct memwait_key {
 /**
  * struct memwait_word - a key with the reference that keeps it valid
  * @key: the word's key
- * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
- *	private word of the caller's mm, and after the file was put. Put with memwait_word_put()
+ * @file: for a system call or a blocked thread: the file of a shared mapping; %NULL for a private
+ *	word, and after the file was put. Put with memwait_word_put()
  * @pin: for an async wait: put with memwait_pin_put()
  *
  * The reference is to an open file, not to an inode, so that umount gets EBUSY.
@@ -69,7 +69,7 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 
 /**
  * memwait_is_address() - is the address of an array valid on this kernel?
- * @addr: from user space
+ * @addr: the address, from user space
  *
  * Context: any.
  *
@@ -122,7 +122,7 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
-/* Puts the file of a word, if it still has one. */
+/* Puts the file of a word, if the word still has a file. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
 	if (word->file)

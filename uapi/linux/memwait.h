@@ -152,7 +152,7 @@ struct memwait_notify {
  *	ignored; their flags are MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
  * @count: array length, 1 to MEMWAIT_GROUP_MAX
  * @reserved: 0
- * @deadline: of the whole group, as in struct memwait_wait
+ * @deadline: deadline of the whole group, as in struct memwait_wait
  * @flags: 0 or MEMWAIT_CLOCK_REALTIME; also MEMWAIT_GROUP within struct memwait_async
  * @index: out: for MEMWAIT_OK, index of the notified word; for MEMWAIT_NOT_EQUAL, index of the
  *	first word that differs; otherwise unchanged
@@ -215,7 +215,7 @@ struct memwait_wait_async {
  * @user_data: from struct memwait_async
  * @id: from MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
- * @index: for a group with MEMWAIT_OK: the notified word; otherwise 0
+ * @index: for a group with MEMWAIT_OK: index of the notified word; otherwise 0
  * @count: with MEMWAIT_OK, the number of notifies that counted the wait: 1 or, with
  *	MEMWAIT_PERSISTENT, the number since the previous completion was read. Otherwise 0
  * @flags: MEMWAIT_MORE: another completion of this wait may follow (only with MEMWAIT_PERSISTENT)
@@ -242,14 +242,15 @@ struct memwait_cancel {
 };
 
 /**
- * struct memwait_requeue - wakes waiters of a word, moves others to another word
+ * struct memwait_requeue - wakes waiters of a word, and moves further waiters to another word
  * @addr: address of the word, aligned to its size
  * @expected: proceed only while the word holds this value
  * @target: address of the word whose queue the moved waiters join, at the end and in order. Must be
  *	aligned to the size; the word is never read. If @target equals @addr, no waiter changes its
  *	position, but @moved counts the waiters. Must belong to the same object as @addr: to the
  *	same file if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, to the
- *	caller's mm. If it does not, the call fails with EXDEV and nothing is done
+ *	caller's mm. If @target belongs to another object, the call fails with EXDEV and nothing is
+ *	done
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
  * @move: max. further waiters to move; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
