@@ -22,10 +22,7 @@
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
 
-/*
- * Maximum number of cached waits of a context without MEMWAIT_OWNED, and of those with it. Enough
- * for usual batches.
- */
+/* Maximum number of waits in each of a context's two caches; enough for usual batches. */
 #define MEMWAIT_MAX_CACHED	256
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)

@@ -61,7 +61,7 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
 
 /**
  * memwait_ioc_cancel() - MEMWAIT_IOC_CANCEL
- * @context: the caller's, after memwait_context_use()
+ * @context: the caller's context, after memwait_context_use()
  * @cancel: argument from user space, unchecked
  * @unused: receives the pins that no other wait uses, for memwait_pins_put() after the use
  *
@@ -157,8 +157,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
  * timers for the earliest deadlines; a timer whose deadline has passed since then fires
  * immediately. Therefore .due is set or a timer runs while a wait has a deadline. While a deadline
  * has passed, .due stays set, because another poller or reader may be about to sleep. poll(2)
- * ignores a timer whose wait has ended for another reason. A timer that has fired is not started
- * again, for waits that are already queued, until the next check. No deadline is missed until that
+ * ignores a timer whose wait has ended for another reason. For waits that are already queued, a
+ * timer that has fired is not started again until the next check. No deadline is missed until that
  * check: the pollers that the timer woke, and pollers that are about to sleep, check first, and the
  * length of a read that leaves .due set shows that more can be read, see memwait_expire().
  *

@@ -76,7 +76,8 @@ static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
  *
  * Context: process context, may fault and sleep.
  *
- * Return: 0: it would not; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or -EFAULT.
+ * Return: 0 if it would not; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or
+ * -EFAULT.
  */
 static __always_inline int memwait_begin_check(const struct memwait_wait *waits, u32 nr,
 					       ktime_t expires, int clock, u32 *index)

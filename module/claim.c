@@ -7,7 +7,7 @@
  * waits.
  *
  * memwait_context.lock protects the context and the state of its waits, and nests inside a bucket's
- * lock. A wait passes through
+ * lock. An async wait passes through these states:
  *
  *	MEMWAIT_ARMING -> MEMWAIT_QUEUED --> MEMWAIT_COMPLETED -> freed by read
  *	     |                  |                    ^
@@ -32,10 +32,9 @@
  * A notify leaves a wait with MEMWAIT_PERSISTENT QUEUED, and moves it to the end of its queue.
  * .count counts the notifies, and the wait is put into the list of completions, unless it is
  * already there (.listed). A reader reports the current .count, and takes the wait out of the list.
- * If further notifies come before the reader has copied that count to user space, the reader puts
- * the wait back into the list afterwards. A wait that is cancelled or times out while it is listed
- * becomes COMPLETED and stays in the list. The reader frees the wait when there is nothing left to
- * report: see memwait_read_settle().
+ * If further notifies come before that read is done, the reader puts the wait back into the list. A
+ * wait that is cancelled or times out while it is listed becomes COMPLETED and stays in the list.
+ * The reader frees the wait when there is nothing left to report: see memwait_read_settle().
  *
  * A wait is charged, and then joins its queues. The wait becomes QUEUED in the lock section in
  * which it joins the queue of its last word, so no notify can find a wait on one word in a queue

@@ -50,7 +50,7 @@ void memwait_step_end(struct memwait_scan *scan)
 
 	preempt_disable();	/* else the first woken thread may preempt this thread for long */
 	for (i = 0; i < wakes->nr_tasks; i++) {
-		/* Not if several threads are woken, which may each have a processor to run on. */
+		/* If several threads are woken, each may have another processor to run on. */
 		if (unlikely(scan->kind == MEMWAIT_SCAN_HANDS_OVER) && scan->woken == 1)
 			memwait_wake_up_here(wakes->tasks[i]);
 		else

@@ -243,8 +243,8 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 
 /**
  * memwait_queue_remove_claimed() - dequeue a waiter whose wait a notify or a death has claimed
- * @waiter: see memwait_queue_remove(). If the wait has MEMWAIT_OWNED, the word watches the waiter's
- *	thread or context from now on, see watch.c
+ * @waiter: see memwait_queue_remove(). If the wait has MEMWAIT_OWNED, and other such waiters of the
+ *	word remain, the word watches the waiter's thread or context from now on, see watch.c
  *
  * Context: the bucket's lock is held.
  */

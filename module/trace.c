@@ -3,8 +3,8 @@
  * Tracepoints, and the names of words in tracepoints and debugfs.
  *
  * A key contains kernel addresses, which must not leak. A word of a file is named by the file's
- * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0,
- * which no file has, its process id and its address.
+ * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0
+ * (which no file has), process id and address.
  *
  * A name is made in atomic context, and takes no reference. The word must be held by one of these:
  *

@@ -73,7 +73,7 @@ void __init memwait_user_init(work_func_t reap, work_func_t put_pins)
 /*
  * The user to charge for the current thread. A user namespace does not give new limits. In a
  * namespace that an ordinary user created, that user is charged; in a namespace that root created,
- * each mapped user is charged.
+ * a user counts as the user to which it is mapped.
  */
 static kuid_t memwait_current_user(void)
 {

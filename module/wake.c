@@ -15,12 +15,12 @@
  * wake-up.
  *
  * A notify that adds a completion takes the first blocked reader out of .readers, under the
- * context's lock. The end of the step wakes that reader like a claimed thread, without a lock that
- * the reader would block on. With PREEMPT_RT the reader is woken immediately; if the reader
- * preempts the notifier, the reader blocks on the notifier's locks, and the notifier inherits the
- * reader's priority. As many readers are woken as there are completions, and no reader depends on
- * another reader. A reader that has seen .woken set no longer needs the lock, because of the
- * release and the acquires (F).
+ * context's lock. At its end, the step wakes that reader like a claimed thread, without holding a
+ * lock on which the reader would block. With PREEMPT_RT the reader is woken immediately; if the
+ * reader preempts the notifier, the reader blocks on the notifier's locks, and the notifier
+ * inherits the reader's priority. As many readers are woken as there are completions, and no reader
+ * depends on another reader. A reader that has seen .woken set no longer needs the lock, because of
+ * the release and the acquires (F).
  *
  * All other wake-ups wake the first reader (.first_reader, under RCU, so that a timer can do this),
  * and leave it in the list. That reader leaves the list by itself if there is something to read. A

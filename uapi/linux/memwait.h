@@ -244,7 +244,7 @@ struct memwait_cancel {
 /**
  * struct memwait_requeue - wakes waiters of a word, and moves further waiters to another word
  * @addr: address of the word, aligned to its size
- * @expected: proceed only while the word holds this value
+ * @expected: do nothing unless the word holds this value
  * @target: address of the word whose queue the moved waiters join, at the end and in order. Must be
  *	aligned to the size; the word is never read. If @target equals @addr, no waiter changes its
  *	position, but @moved counts the waiters. Must belong to the same object as @addr: to the
@@ -255,8 +255,8 @@ struct memwait_cancel {
  * @move: max. further waiters to move; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
  * @reserved: 0
- * @woken: out: number woken
- * @moved: out: number moved
+ * @woken: out: number of waiters woken
+ * @moved: out: number of waiters moved
  *
  * The comparison and the waking and moving of the first waiters are one atomic step with respect to
  * all other operations on both words. Further waiters may be woken and moved in later steps, with
@@ -285,8 +285,8 @@ struct memwait_requeue {
 
 /**
  * struct memwait_notify_wait - notifies one word, then waits on another
- * @notify: done first
- * @wait: done second; may be the same word
+ * @notify: the notify, which is done first
+ * @wait: the wait, which is done second; may name the same word
  * @notified: out: number of waiters that @notify woke; written before the wait, unchanged if @state
  *	is MEMWAIT_NOTIFIED
  * @state: 0. Out: MEMWAIT_NOTIFIED if a signal interrupted the wait (EINTR). A call with
