@@ -63,19 +63,19 @@ pub type __u64 = ::std::os::raw::c_ulonglong;
 /// word, expected value and deadline of a wait
 /// - `addr`: address of the word, aligned to its size
 /// - `expected`: wait only while the word holds this value; bits above the word's size are ignored
-/// - `deadline`: absolute, in ns: CLOCK_MONOTONIC of the caller's time namespace, or CLOCK_REALTIME by
-///   flag; MEMWAIT_FOREVER: never
+/// - `deadline`: absolute time in ns, on CLOCK_MONOTONIC of the caller's time namespace or, with
+///   MEMWAIT_CLOCK_REALTIME, on CLOCK_REALTIME; MEMWAIT_FOREVER: no deadline
 /// - `flags`: MEMWAIT_SIZE_\*, MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_OWNED
 /// - `reserved`: 0
 ///
 /// With MEMWAIT_OWNED the lower 62 bits of a 64-bit `expected` are the owner's id, 0 for no owner. A
-/// smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
+/// word of fewer bits names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
 /// immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
-/// later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
-/// several woken waiters, the kernel watches only the last, and only while other MEMWAIT_OWNED
-/// waiters are queued. A thread that calls exit(2) has ended, not died: its end is reported only to
-/// waiters of a 64-bit word that may name it. The kernel never writes to the word. The waiter that
-/// gets MEMWAIT_OWNER_DIED checks the word and calls again; it then joins the queue at its end.
+/// later, or when a waiter that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED dies. The
+/// kernel watches only the last woken waiter, and only while other MEMWAIT_OWNED waiters are queued.
+/// A thread that calls exit(2) ends, but does not die. Its end is reported only to waiters of a
+/// 64-bit word that may name the thread. The kernel never writes to the word. The waiter that gets
+/// MEMWAIT_OWNER_DIED checks the word and waits again; it then joins the end of the queue.
 ///
 /// A call with `deadline` 0 never waits.
 #[repr(C)]
@@ -188,8 +188,8 @@ fn bindgen_test_layout_memwait_wait() {
 /// a word and how many waiters to wake
 /// - `addr`: address of the word, aligned to its size
 /// - `count`: max. waiters to wake, oldest first; MEMWAIT_ALL: all. Must be 0 for MEMWAIT_IOC_WAITERS
-/// - `flags`: MEMWAIT_SIZE_\*, MEMWAIT_PRIVATE. The size only sets the alignment of `addr`: waiters of
-///   all sizes at `addr` share one queue
+/// - `flags`: MEMWAIT_SIZE_\*, MEMWAIT_PRIVATE. The size determines only the alignment of `addr`; waiters
+///   of all sizes at `addr` share one queue
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct memwait_notify {
