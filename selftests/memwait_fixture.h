@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * One context, one private page, one shared page, and a check that a test leaves nothing behind.
- * Tests time out after five minutes, because the slowest VM takes seconds for what takes native
- * hardware milliseconds.
+ * Tests time out after five minutes, because the slowest VM needs seconds where native hardware
+ * needs milliseconds.
  */
 #ifndef MEMWAIT_FIXTURE_H
 #define MEMWAIT_FIXTURE_H

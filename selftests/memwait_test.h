@@ -347,8 +347,9 @@ static inline uint64_t mw_user_waits(int fd)
 }
 
 /*
- * Like mw_user_waits(), at the end of a test. When a process dies, a kernel thread releases the
- * files and address spaces of its waits, and returns their charges. This function waits for that.
+ * Like mw_user_waits(), but first waits, for a limited time, until the result is @n. When a process
+ * dies, a kernel thread releases the files and address spaces of its waits, and returns their
+ * charges.
  */
 static inline uint64_t mw_await_user_waits(int fd, uint64_t n)
 {
@@ -366,8 +367,8 @@ static inline uint64_t mw_user_owners(int fd)
 }
 
 /*
- * For tests that count owners. Owners that ended earlier count until a kernel thread frees them;
- * this function waits for that. No other process may use the device at that time.
+ * Waits until there are @n owners. Owners that ended earlier count until a kernel thread frees
+ * them. No other process may use the device at that time.
  */
 static inline void mw_await_owners(int fd, uint64_t n)
 {

@@ -5,10 +5,11 @@
 #include "memwait_test.h"
 
 /*
- * Only for bounds on time. Other load on the host can make events late, but never early. Therefore
- * a bound that is met once counts as met. selftests/vm/judge-tap reports a test point that has
- * exceeded only such bounds as late, and selftests/vm/run boots again, up to twice, before the
- * point fails. A wrong value, a lost wake-up or a hang fails immediately.
+ * The helpers in this file are only for bounds on time. Other load on the host can make events
+ * late, but never early. Therefore a bound that is met once counts as met. selftests/vm/judge-tap
+ * reports a test point that has exceeded only such bounds as late, and selftests/vm/run boots
+ * again, up to twice, before the point fails. A wrong value, a lost wake-up or a hang fails
+ * immediately.
  */
 static inline long in_millis(uint64_t ns)
 {

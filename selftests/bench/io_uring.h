@@ -12,7 +12,7 @@
 
 #include "bench.h"
 
-/* Older versions of <linux/io_uring.h> do not have these. */
+/* Older versions of <linux/io_uring.h> do not define these constants. */
 #define RING_SETUP_NO_SQARRAY	0x10000
 #define RING_OP_FUTEX_WAIT	51
 #define RING_OP_FUTEX_WAKE	52

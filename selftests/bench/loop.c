@@ -609,7 +609,7 @@ static bool everything_was_seen(const struct loop *loop, long times)
 	return sum == times && loop->seen == times && loop->ended == loop->shared->woken;
 }
 
-/* In addition to MEMWAIT_PRIVATE. */
+/* A flag of a work, in addition to MEMWAIT_PRIVATE. */
 #define BY_BATCHES	0x1
 
 static double run_loop(struct loop *loop, long times)

@@ -170,7 +170,7 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 	int fds[40], i, j;
 
 	/*
-	 * There are more contexts than one notify can collect for its final wake-ups, and each has
+	 * One notify can collect fewer contexts than these for its final wake-ups. Each context has
 	 * two waits.
 	 */
 	for (i = 0; i < 40; i++) {

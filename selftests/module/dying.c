@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R35: processes that have begun to die and take long to do so. Either a tracer stops their threads
- * at the exit stop, or they dump core to a pipe that is not read. They still have all descriptors
- * and their memory.
+ * at the exit stop, or they dump core to a pipe that is not read. A dying process still has all its
+ * descriptors and its memory.
  */
 #include "owner_test.h"
 #include "several_test.h"

@@ -78,8 +78,8 @@ static uint32_t *map_file(size_t size)
 }
 
 /*
- * For adjacent entries a page is looked up once. However, its words may be private or shared, and
- * pages of two mappings may alternate.
+ * A page is looked up once for adjacent entries. However, the words of the page may be private or
+ * shared, and pages of two mappings may alternate.
  */
 MEMWAIT_TEST(R8_notify_many_words_of_one_page)
 {

@@ -893,8 +893,8 @@ static void *notify_in_turn(void *arg)
 }
 
 /*
- * Concurrent completions of two threads have one order. The waits of each word keep their order in
- * it.
+ * Concurrent completions of two threads have one order. In this order, the waits of each word keep
+ * their own order.
  */
 MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 {

@@ -205,7 +205,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		if (round % 2)
 			sched_yield();
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
-		/* If the other thread waits now, arrive as well. */
+		/* If the other thread waits now, this thread also arrives. */
 		spin_until(runner_is_done(&last) || memwait_waiters(&shared->barrier, 0) == 1);
 		if (!runner_is_done(&last)) {
 			alone++;
@@ -565,8 +565,9 @@ USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 }
 
 /*
- * At a process-shared barrier the last arrival may die before it wakes the others. The next
- * participant that arrives in its place, or gives up, lets all continue and gets SERIAL_THREAD.
+ * At a process-shared barrier the last participant may die before it wakes the others. The next
+ * participant that arrives, or that gives up, lets all participants continue and gets
+ * SERIAL_THREAD.
  */
 USERLIB_TEST(L7_others_continue_if_the_last_arrival_does_not_wake_them)
 {

@@ -7,7 +7,7 @@
 #include "ioctl_test.h"
 #include <sys/resource.h>
 
-/* For a thread that is stalled in a signal or broadcast after it has woken the waiters. */
+/* Set in a thread that is stalled in a signal or broadcast after it has woken the waiters. */
 static __thread int *stalls;
 
 static int intercept(int fd, unsigned long request, void *argument)

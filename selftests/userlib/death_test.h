@@ -65,7 +65,7 @@ struct owner {
 	int pipe[2];		/* the executed program writes to this pipe */
 };
 
-/* In memory that the owner shares with the test. */
+/* The state of an owner, in memory that the owner shares with the test. */
 struct hold {
 	int (*lock)(void *object);
 	void *object;

@@ -29,7 +29,7 @@ struct guarded {
 	uint64_t died;		/* how often EOWNERDEAD was returned */
 	uint32_t inside;	/* 1 + slot of its owner */
 	uint32_t ruined;	/* the lock was unlocked inconsistent */
-	/* The other members are used by queues only: */
+	/* Members that only queues use: */
 	memwait_cond_t filled, freed;
 	uint64_t made, taken;
 	uint64_t items[MOST_THERE];

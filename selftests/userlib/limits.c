@@ -163,8 +163,9 @@ FIXTURE_TEARDOWN(limits)
 }
 
 /*
- * What a process loses: the right to open descriptors; this right and the device; the same, because
- * of the limit of contexts; or the permission to use the device.
+ * The loss that a process suffers. OPENING: it cannot open descriptors. DESCRIPTORS: it cannot open
+ * descriptors, and the device is closed. CONTEXTS: the device is closed, and the limit of contexts
+ * is reached. SECCOMP: all its ioctls are refused.
  */
 enum loss { OPENING, DESCRIPTORS, CONTEXTS, SECCOMP, LOSSES };
 

@@ -325,7 +325,7 @@ USERLIB_TEST(L3_a_cancel_does_not_touch_an_object_that_was_left)
 	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 }
 
-/* While this is set, a woken thread does not return from its wait. */
+/* While this is set, woken threads do not return from their wait. */
 static int hold;
 
 static int intercept(int fd, unsigned long request, void *argument)

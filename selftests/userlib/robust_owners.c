@@ -57,7 +57,7 @@ ROBUST_TEST(L6_ids_that_do_not_exist)
 
 	/*
 	 * Both flag bits are set and there is no id: the mutex has no owner, and no thread can
-	 * unlock it. Deadlines have their effect.
+	 * unlock it. A wait still ends at its deadline.
 	 */
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
 	*word = contended | inconsistent;

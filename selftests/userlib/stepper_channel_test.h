@@ -70,8 +70,8 @@ static size_t channel_length(void)
 }
 
 /*
- * Whether the helpers sleep correctly: senders while the channel is full, receivers while it is
- * empty, no helper when it is closed.
+ * Returns whether the helpers that sleep must wait: senders because the channel is full, receivers
+ * because it is empty. No helper may sleep when the channel is closed.
  */
 static bool channel_is_stuck(void)
 {

@@ -114,7 +114,7 @@ struct scenario {
 	const char *(*check)(struct stepper *stepper);
 };
 
-/* What earlier victims have shown about an instruction. */
+/* Results of earlier victims for an instruction. */
 struct step {
 	unsigned long at;	/* program counter after the instruction, or 0 */
 	bool sleeps;		/* a victim sleeps in this instruction */
@@ -595,7 +595,10 @@ static inline bool step_matters(struct stepper *stepper, const struct step *step
 	return matters;
 }
 
-/* Steps from the begin to the death. Returns a description of what is wrong, or NULL. */
+/*
+ * Steps from the start of the operation to the death. Returns a description of what is wrong, or
+ * NULL.
+ */
 static inline const char *victim_walk(struct stepper *stepper, struct life *life)
 {
 	enum stepped stepped;

@@ -13,7 +13,10 @@
 #define U32_SIZE	MEMWAIT_SIZE_U32
 #define TIME_MAX	INT64_MAX
 
-/* For calls that a test needs but does not test. If such a call fails, the test cannot continue. */
+/*
+ * Checks a call that a test needs but does not test. If such a call fails, the test cannot
+ * continue.
+ */
 static inline void must(int err)
 {
 	if (err)

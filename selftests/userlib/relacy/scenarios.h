@@ -84,7 +84,7 @@ unsigned int deaths(void);
 void step(void);
 
 /*
- * For a thread that must know that another thread has done something. The thread gives up after
+ * A flag that shows a thread that another thread has done something. wait_for_flag() gives up after
  * some attempts.
  */
 void set_flag(void);
