@@ -169,10 +169,7 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 {
 	int fds[40], i, j;
 
-	/*
-	 * One notify can collect fewer contexts than these for its final wake-ups. Each context has
-	 * two waits.
-	 */
+	/* One notify cannot collect so many contexts for its final wake-ups. Each has two waits. */
 	for (i = 0; i < 40; i++) {
 		fds[i] = open_device(O_NONBLOCK);
 	}
