@@ -120,10 +120,10 @@ unload && load
 grows waits 16 && grows contexts 256 && grows owners 64
 result $? "R31 other limits grow with the memory"
 
-# One wait takes 312 bytes, one context 744 and one owner 208. In addition, 12 KiB of a dead process
-# are counted for each context and for every 17 waits.
-taken=$(($(limit waits) * 312 + $(limit contexts) * 744 + $(limit owners) * 208))
-taken=$((taken + ($(limit contexts) + $(limit waits) / 17) * 12288))
+# A wait with a deadline and MEMWAIT_OWNED takes 288 bytes, a context with its file 820, an owner 280.
+# A pin counts as 8 waits, and can hold 12 KiB of an exited process for a single wait.
+taken=$(($(limit waits) * 288 + $(limit contexts) * 820 + $(limit owners) * 280))
+taken=$((taken + $(limit waits) / 9 * 12288))
 [ $taken -lt $((memory * 1024 / 7)) ] || [ "$memory" -eq 262144 ]
 result $? "R31 all of them are a small part: $((taken >> 20)) of $((memory >> 10)) MiB"
 
