@@ -425,7 +425,7 @@ int memwait_##name##_clock##verb##_async(MEMWAIT_UNWRAP params, clockid_t clock,
 	int err = check;									\
 												\
 	return err ? err : memwait_op_begin_until(op, &verb##_kind, object, with, clock,	\
-						  time);						\
+						  time);					\
 }
 
 #define MEMWAIT_DEFINE_WAITS(name, verb, params, args, with, check)				\

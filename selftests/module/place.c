@@ -389,7 +389,8 @@ MEMWAIT_TEST(R31_an_interrupted_thread_costs_others_no_lock)
 
 	if (access(TRACING "/kprobe_events", W_OK))
 		SKIP(return, "no kprobes");
-	ASSERT_TRUE(write_text(TRACING "/kprobe_events", "p:" PROBE " memwait:memwait_position_find"));
+	ASSERT_TRUE(write_text(TRACING "/kprobe_events",
+			       "p:" PROBE " memwait:memwait_position_find"));
 	EXPECT_TRUE(write_text(TRACING "/events/" PROBE "/enable", "1"));
 	handle(SIGUSR1, 0);
 	thread_start(&t);

@@ -349,10 +349,12 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 		ret = memwait_mutex_clocklock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case READ:
-		ret = memwait_rwlock_clockrdlock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+		ret = memwait_rwlock_clockrdlock_async(self->address,
+						       MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case WRITE:
-		ret = memwait_rwlock_clockwrlock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+		ret = memwait_rwlock_clockwrlock_async(self->address,
+						       MEMWAIT_RELATIVE, timeout, op);
 		break;
 	case SEND:
 		ret = memwait_channel_clocksend_async(self->address,
@@ -371,13 +373,17 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 			ret = memwait_cond_clockwait_async(self->address, self->lock->address,
 							   MEMWAIT_RELATIVE, timeout, op);
 		else if (self->kind == SEM)
-			ret = memwait_sem_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+			ret = memwait_sem_clockwait_async(self->address,
+							  MEMWAIT_RELATIVE, timeout, op);
 		else if (self->kind == BARRIER)
-			ret = memwait_barrier_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+			ret = memwait_barrier_clockwait_async(self->address,
+							      MEMWAIT_RELATIVE, timeout, op);
 		else if (self->kind == WAITGROUP)
-			ret = memwait_waitgroup_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+			ret = memwait_waitgroup_clockwait_async(self->address,
+								MEMWAIT_RELATIVE, timeout, op);
 		else
-			ret = memwait_event_clockwait_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+			ret = memwait_event_clockwait_async(self->address,
+							    MEMWAIT_RELATIVE, timeout, op);
 		break;
 	}
 	return ret == EINPROGRESS ? PENDING : ret;
