@@ -123,7 +123,7 @@ result $? "R31 other limits grow with the memory"
 # A wait with a deadline and MEMWAIT_OWNED takes 288 bytes, a context with its file 820, an owner 280.
 # A pin counts as 8 waits, and can hold 12 KiB of an exited process for a single wait.
 taken=$(($(limit waits) * 288 + $(limit contexts) * 820 + $(limit owners) * 280))
-taken=$((taken + $(limit waits) / 9 * 12288))
+taken=$((taken + $(limit waits) * 12288 / 9))
 [ $taken -lt $((memory * 1024 / 7)) ] || [ "$memory" -eq 262144 ]
 result $? "R31 all of them are a small part: $((taken >> 20)) of $((memory >> 10)) MiB"
 
