@@ -4,6 +4,8 @@
  * walk has a marker in the list of identities, and moves away from the end where new identities are
  * added, so the walk ends.
  *
+ * memwait/users lists all users with an open context or an id, one per line, in order of their uids.
+ *
  * memwait/queues lists all waiters, one per line.
  *
  * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
@@ -412,6 +414,72 @@ static const struct file_operations memwait_ids_fops = {
 };
 
 /**
+ * struct memwait_users_walk - a walk through the users, one for each open file
+ * @next: least uid not shown yet
+ * @usage: the current line
+ */
+struct memwait_users_walk {
+	u64 next;
+	struct memwait_usage usage;
+};
+
+static void *memwait_users_line(struct memwait_users_walk *walk)
+{
+	return memwait_user_next(walk->next, &walk->usage) ? walk : NULL;
+}
+
+static void *memwait_users_start(struct seq_file *seq, loff_t *pos)
+{
+	return *pos ? memwait_users_line(seq->private) : SEQ_START_TOKEN;
+}
+
+static void *memwait_users_next(struct seq_file *seq, void *line, loff_t *pos)
+{
+	struct memwait_users_walk *walk = seq->private;
+
+	++*pos;
+	if (line != SEQ_START_TOKEN)
+		walk->next = (u64)__kuid_val(walk->usage.uid) + 1;
+	return memwait_users_line(walk);
+}
+
+static int memwait_users_show(struct seq_file *seq, void *line)
+{
+	const struct memwait_users_walk *walk = line;
+	const long *used = walk->usage.used;
+
+	if (line == SEQ_START_TOKEN) {
+		seq_puts(seq, "uid\twaits\tcontexts\towners\tcached\tpositions\trefused\n");
+		return 0;
+	}
+	seq_printf(seq, "%u\t%ld\t%ld\t%ld\t%ld\t%ld\t%ld\n",
+		   from_kuid_munged(seq_user_ns(seq), walk->usage.uid), used[MEMWAIT_WAITS],
+		   used[MEMWAIT_CONTEXTS], used[MEMWAIT_OWNERS], used[MEMWAIT_CACHED_WAITS],
+		   used[MEMWAIT_POSITIONS], walk->usage.refused);
+	return 0;
+}
+
+static const struct seq_operations memwait_users_ops = {
+	.start = memwait_users_start,
+	.next = memwait_users_next,
+	.stop = memwait_walk_stop,
+	.show = memwait_users_show,
+};
+
+static int memwait_users_open(struct inode *inode, struct file *file)
+{
+	return seq_open_private(file, &memwait_users_ops, sizeof(struct memwait_users_walk)) ?:
+	       nonseekable_open(inode, file);
+}
+
+static const struct file_operations memwait_users_fops = {
+	.owner = THIS_MODULE,
+	.open = memwait_users_open,
+	.read = seq_read,
+	.release = seq_release_private,
+};
+
+/**
  * memwait_debugfs_init() - create the debugfs files
  *
  * Context: process context, may sleep.
@@ -421,6 +489,7 @@ void __init memwait_debugfs_init(void)
 	memwait_debugfs = debugfs_create_dir("memwait", NULL);
 	debugfs_create_file("queues", 0400, memwait_debugfs, NULL, &memwait_walk_fops);
 	debugfs_create_file("ids", 0400, memwait_debugfs, NULL, &memwait_ids_fops);
+	debugfs_create_file("users", 0400, memwait_debugfs, NULL, &memwait_users_fops);
 }
 
 /**

@@ -172,6 +172,41 @@ struct memwait_user *memwait_user_get(void)
 }
 
 /**
+ * memwait_user_next() - describe the user with the next uid
+ * @least: the least uid to consider
+ * @usage: set to the usage of the first user from @least on
+ *
+ * Context: process context.
+ *
+ * Return: false if there is no such user.
+ */
+bool memwait_user_next(u64 least, struct memwait_usage *usage)
+{
+	struct memwait_user *user = NULL;
+	struct rb_node *node;
+	enum memwait_resource i;
+
+	raw_spin_lock(&memwait_users_lock);
+	node = memwait_users.rb_node;
+	while (node) {
+		if (__kuid_val(memwait_user_at(node)->uid) >= least) {
+			user = memwait_user_at(node);
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	if (user) {
+		usage->uid = user->uid;
+		for (i = 0; i < MEMWAIT_RESOURCES; i++)
+			usage->used[i] = atomic_long_read(&user->used[i]);
+		usage->refused = atomic_long_read(&user->refused);
+	}
+	raw_spin_unlock(&memwait_users_lock);
+	return user;
+}
+
+/**
  * memwait_user_put() - put a user
  * @user: from memwait_user_get()
  *

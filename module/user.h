@@ -35,6 +35,7 @@ enum memwait_resource {
  * @uid: the user
  * @refs: one per context and identity; drops to 0 under the lock of the tree of users
  * @used: usage per resource
+ * @refused: how many charges of waits, contexts and owners have failed
  * @left_pins: pins of files, left by threads that must not sleep forever, see memwait_pins_leave()
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @dead: dead identities that are not reaped yet; protected by the lock of identity.c
@@ -45,13 +46,27 @@ struct memwait_user {
 	kuid_t uid;
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
+	atomic_long_t refused;
 	struct llist_head left_pins;
 	struct work_struct put_pins;
 	struct list_head dead;
 	struct work_struct reap;
 };
 
+/**
+ * struct memwait_usage - what a user uses, for debugfs
+ * @uid: the user
+ * @used: usage per resource
+ * @refused: see &memwait_user.refused
+ */
+struct memwait_usage {
+	kuid_t uid;
+	long used[MEMWAIT_RESOURCES];
+	long refused;
+};
+
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
+bool memwait_user_next(u64 least, struct memwait_usage *usage);
 struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
@@ -75,8 +90,11 @@ static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_r
 	long used = atomic_long_read(&user->used[resource]);
 
 	do {
-		if (n > limit || used > limit - n)
+		if (n > limit || used > limit - n) {
+			if (resource < MEMWAIT_CACHED_WAITS)
+				atomic_long_inc(&user->refused);
 			return false;
+		}
 	} while (!atomic_long_try_cmpxchg(&user->used[resource], &used, used + n));
 	return true;
 }

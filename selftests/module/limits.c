@@ -89,6 +89,97 @@ LIMITS_TEST(R24_the_limit_applies_per_user_not_per_context)
 	close(other);
 }
 
+#define USERS	"/sys/kernel/debug/memwait/users"
+
+struct usage {
+	unsigned int uid;
+	long waits, contexts, owners, cached, positions, refused;
+};
+
+/* Finds the line of a user. Returns false if there is none, or if the list is not in order. */
+static bool find_user(unsigned int uid, struct usage *usage)
+{
+	FILE *list = fopen(USERS, "r");
+	struct usage row = { 0 };
+	bool found = false, first = true;
+	unsigned int last = 0;
+	char header[80];
+
+	if (!list)
+		return false;
+	if (!fgets(header, sizeof(header), list) ||
+	    strcmp(header, "uid\twaits\tcontexts\towners\tcached\tpositions\trefused\n"))
+		goto out;
+	while (fscanf(list, "%u\t%ld\t%ld\t%ld\t%ld\t%ld\t%ld\n", &row.uid, &row.waits,
+		      &row.contexts, &row.owners, &row.cached, &row.positions,
+		      &row.refused) == 7) {
+		if (!first && row.uid <= last) {
+			found = false;
+			break;
+		}
+		first = false;
+		last = row.uid;
+		if (row.uid == uid) {
+			*usage = row;
+			found = true;
+		}
+	}
+out:
+	fclose(list);
+	return found;
+}
+
+LIMITS_TEST(R37_root_sees_what_each_user_uses)
+{
+	struct usage usage, root;
+	int ready[2], end[2];
+	char c = 0;
+	pid_t pid;
+
+	if (access(USERS, R_OK))
+		SKIP(return, "debugfs is not mounted");
+	ASSERT_EQ(0, pipe(ready));
+	ASSERT_EQ(0, pipe(end));
+	ASSERT_TRUE(find_user(getuid(), &root));
+	EXPECT_EQ(self->user_waits, root.waits);
+	EXPECT_FALSE(find_user(NOBODY, &usage));
+	ASSERT_EQ(0, set_limit(self->user_waits + 2 + PIN_WAITS));
+	pid = fork_child();
+	if (!pid) {
+		uint64_t id;
+		int fd;
+
+		become_nobody();
+		fd = memwait_open(O_NONBLOCK);
+		CHECK(memwait_open(O_NONBLOCK) >= 0);
+		CHECK(!mw_owner(fd, MEMWAIT_OWNER_CONTEXT, &id));
+		CHECK(!access("/proc/self", R_OK) && access(USERS, R_OK));
+		CHECK(mw_arm(fd, self->word, 0) == MEMWAIT_PENDING);
+		while (mw_arm(fd, self->word, 0) == MEMWAIT_PENDING)
+			;
+		CHECK(mw_arm(fd, self->word, 0) == -ENOSPC);
+		CHECK(mw_arm(fd, self->word, 0) == -ENOSPC);
+		CHECK(write(ready[1], &c, 1) == 1);
+		CHECK(read(end[0], &c, 1) == 1);
+		_exit(0);
+	}
+	ASSERT_EQ(1, read(ready[0], &c, 1));
+	ASSERT_TRUE(find_user(NOBODY, &usage));
+	EXPECT_EQ(self->user_waits + 2 + PIN_WAITS, usage.waits);
+	EXPECT_EQ(2, usage.contexts);
+	EXPECT_EQ(1, usage.owners);
+	EXPECT_EQ(3, usage.refused);
+	EXPECT_EQ(0, usage.positions);
+	/* The requests of one user do not change the line of another user. */
+	ASSERT_TRUE(find_user(getuid(), &usage));
+	EXPECT_EQ(root.refused, usage.refused);
+	EXPECT_EQ(root.waits, usage.waits);
+	ASSERT_EQ(1, write(end[1], &c, 1));
+	EXPECT_EQ(0, child_status(pid));
+	/* The user is freed with its last id, which a work reaps. */
+	sleep_until(!find_user(NOBODY, &usage));
+}
+
 LIMITS_TEST(R24_a_lower_limit_does_not_end_existing_waits)
 {
 	struct memwait_completion done[4];
