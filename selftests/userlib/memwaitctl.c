@@ -376,6 +376,37 @@ TOOL_TEST(R37_owners_lists_all_that_pin_the_module)
 	while (strstr(output.text, expected));
 }
 
+TOOL_TEST(R37_users_shows_who_used_up_a_limit)
+{
+	struct output output;
+	pid_t child;
+
+	child = fork_child();
+	if (!child) {
+		int fd;
+
+		if (setgid(1234) || setuid(1234))
+			_exit(1);
+		fd = open_device(0);
+		if (mw_arm(fd, self->words, 0) != MEMWAIT_PENDING)
+			_exit(2);
+		__atomic_store_n(&self->words[1], 1, __ATOMIC_RELEASE);
+		pause();
+	}
+	self->children[self->nr++] = child;
+	ASSERT_TRUE(await_flag((int *)&self->words[1], 60));
+	run(&output, "users");
+	EXPECT_EQ(0, output.status);
+	EXPECT_SAYS(&output, "     limit ");
+	EXPECT_SAYS(&output, "       UID      WAITS   CONTEXTS     OWNERS     CACHED  POSITIONS"
+		    "    REFUSED\n");
+	EXPECT_SAYS(&output, "         0 ");
+	EXPECT_SAYS(&output, "      1234          9          1          0          0          0"
+		    "          0\n");
+	run(&output, "users 1234");
+	EXPECT_EQ(64, output.status);
+}
+
 TOOL_TEST(R37_top_counts_waits_and_notifies)
 {
 	struct output output;

@@ -7,7 +7,7 @@ _memwaitctl()
 	local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words='' i files=0
 	COMPREPLY=()
 	if [ "$COMP_CWORD" -eq 1 ]; then
-		words='info list owners top wait notify --help --version'
+		words='info list owners users top wait notify --help --version'
 	elif [[ $word = -* ]]; then
 		case $command in
 		list) words='--json --word --pid' ;;

@@ -3,10 +3,11 @@
  * memwaitctl: shows waiters, their words and their owners; lets shell scripts wait and notify. See
  * memwaitctl(8).
  *
- * Waits and notifies use the device. Waiters are listed from debugfs, events from tracefs. The path
+ * Waits and notifies use the device. Waiters and users are listed from debugfs, events from tracefs. The path
  * of a word's file comes from the maps of its waiter's process.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -33,6 +34,8 @@
 #define DEVICE		"/dev/memwait"
 #define QUEUES		"/sys/kernel/debug/memwait/queues"
 #define IDS		"/sys/kernel/debug/memwait/ids"
+#define USERS		"/sys/kernel/debug/memwait/users"
+#define LIMITS		"/sys/module/memwait/parameters/max_user_"
 #define VERSION_FILE	"/sys/module/memwait/version"
 #define TRACING		"/sys/kernel/tracing"
 
@@ -50,6 +53,7 @@ static const char usage_text[] =
 	"Usage: memwaitctl info\n"
 	"       memwaitctl list [--json] [--word FILE:OFFSET] [--pid PID]\n"
 	"       memwaitctl owners [--all]\n"
+	"       memwaitctl users\n"
 	"       memwaitctl top [--interval SECONDS] [--count N]\n"
 	"       memwaitctl wait [--size BYTES] [--timeout SECONDS] FILE OFFSET VALUE\n"
 	"       memwaitctl notify FILE OFFSET [COUNT|all]\n";
@@ -893,6 +897,81 @@ static int do_owners(int argc, char **argv)
 	return deadlock ? EXIT_NO : 0;
 }
 
+/* Users */
+
+#define USER_COLUMNS	16
+
+/* Splits a line of the list of users. Returns the number of fields. */
+static int split_user(char *line, char **field)
+{
+	int nr = 0;
+
+	line[strcspn(line, "\n")] = 0;
+	while (line && nr < USER_COLUMNS)
+		field[nr++] = strsep(&line, "\t");
+	return nr;
+}
+
+static void show_fields(char **field, int nr)
+{
+	int i;
+
+	for (i = 0; i < nr; i++)
+		printf("%s%10s", i ? " " : "", field[i]);
+	putchar('\n');
+}
+
+/* Shows the limit of each column that has a limit, and then the names of the columns. */
+static void show_limits(char **name, int nr)
+{
+	char path[96], limit[32], *c;
+	int i;
+
+	printf("%10s", "limit");
+	for (i = 1; i < nr; i++) {
+		snprintf(path, sizeof(path), LIMITS "%s", name[i]);
+		if (access(path, R_OK))
+			snprintf(limit, sizeof(limit), "-");
+		else
+			read_line(path, limit, sizeof(limit));
+		printf(" %10s", limit);
+	}
+	putchar('\n');
+	for (i = 0; i < nr; i++) {
+		for (c = name[i]; *c; c++)
+			*c = (char)toupper((unsigned char)*c);
+	}
+	show_fields(name, nr);
+}
+
+static int do_users(int argc, char **argv)
+{
+	char *header = NULL, *line = NULL, *name[USER_COLUMNS], *field[USER_COLUMNS];
+	size_t header_size = 0, size = 0;
+	bool any = false;
+	int nr = 0;
+	FILE *f;
+
+	(void)argv;
+	if (argc != 1)
+		usage();
+	f = open_list(USERS);
+	if (getline(&header, &header_size, f) > 0)
+		nr = split_user(header, name);
+	while (getline(&line, &size, f) > 0) {
+		if (!any)
+			show_limits(name, nr);
+		show_fields(field, split_user(line, field));
+		any = true;
+	}
+	if (ferror(f))
+		fail(EXIT_ERROR, USERS ": %s", strerror(errno));
+	free(header);
+	free(line);
+	fclose(f);
+	return any ? 0 : EXIT_NO;
+}
+
 /* Events */
 
 struct word_use {
@@ -1102,6 +1181,7 @@ int main(int argc, char **argv)
 		{ "info", do_info },
 		{ "list", do_list },
 		{ "owners", do_owners },
+		{ "users", do_users },
 		{ "top", do_top },
 		{ "wait", do_wait },
 		{ "notify", do_notify },
