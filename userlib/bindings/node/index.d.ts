@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-// The types of memwait; see README.md. Failures are Errors with a code, such as ENOENT if there is no device. An
-// argument of a wrong type is a TypeError with the code ERR_INVALID_ARG_TYPE, and an argument out of range is a
-// RangeError with the code ERR_OUT_OF_RANGE. Functions that ECMAScript defines throw its errors, without a code.
+// The types of memwait; see README.md. A function that fails throws an Error with a code, such as ENOENT if there is no
+// device; a promise is rejected with such an Error. An argument of the wrong type causes a TypeError with the code
+// ERR_INVALID_ARG_TYPE, and an argument out of range causes a RangeError with the code ERR_OUT_OF_RANGE. Functions that
+// ECMAScript defines throw ECMAScript's errors, which have no code.
 
 /// <reference types="node" />
 
@@ -16,8 +17,8 @@ export type SharedMemory = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /**
  * Maps a file, given by its name or by a descriptor. A file that does not exist is created, and a
- * file shorter than size bytes is extended. Returns a SharedArrayBuffer if Node.js can make one from
- * mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of an ArrayBuffer: each
+ * file shorter than size bytes is extended. Returns a SharedArrayBuffer if Node.js can create one
+ * from mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of an ArrayBuffer: each
  * worker must call map() itself.
  */
 export function map(target: string | Buffer | URL | number,
@@ -30,7 +31,7 @@ export function memfd(size: number): number;
 export function available(): boolean;
 
 /**
- * Returns the number of waiters for a word now, for tests and diagnosis. A word of any size is identified by the
+ * Returns the current number of waiters for a word, for tests and diagnosis. A word of any size is identified by the
  * address of its first byte.
  */
 export function waiters(typedArray: Uint8Array | Int32Array | BigInt64Array, index: number): number;
@@ -117,7 +118,7 @@ export interface LockOptions<L> {
 export type MutexOptions = LockOptions<Mutex>;
 
 export interface MutexKind extends MutexOptions {
-	/** The mutex is handed over in the order of waiting. Cannot be combined with robust. */
+	/** The mutex is handed over to its waiters in FIFO order. Cannot be combined with robust. */
 	fair?: boolean;
 	/** If the owner, a thread, dies, the next owner repairs the data. */
 	robust?: boolean;
@@ -135,7 +136,7 @@ export class Mutex extends Lock {
 export type RWLockOptions = LockOptions<Side>;
 
 export interface RWLockKind extends RWLockOptions {
-	/** The lock is handed over in the order of waiting. Cannot be combined with the other options. */
+	/** The lock is handed over to its waiters in FIFO order. Cannot be combined with the other options. */
 	fair?: boolean;
 	/**
 	 * If a writer, a thread, dies, the next owner repairs the data. If a reader dies, the lock
@@ -146,7 +147,10 @@ export interface RWLockKind extends RWLockOptions {
 	preferWriter?: boolean;
 }
 
-/** A memwait_rwlock_t: many can hold its reader, or one its writer. Zeroed memory is an unlocked lock. */
+/**
+ * A memwait_rwlock_t: many threads can hold its reader at the same time, or one thread can hold its
+ * writer. Zeroed memory is an unlocked lock.
+ */
 export class RWLock extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number, kind?: RWLockKind): RWLock;
@@ -172,7 +176,7 @@ export class Condition extends SharedObject {
 	notifyAll(): void;
 }
 
-/** A memwait_sem_t. Zeroed memory is a semaphore of value 0. */
+/** A memwait_sem_t. Zeroed memory is a semaphore with the value 0. */
 export class Semaphore extends SharedObject {
 	static readonly SIZE: number;
 	/** fair: a release goes to the oldest waiter. The value of a fair semaphore is at most 32767. */
@@ -188,7 +192,8 @@ export class Semaphore extends SharedObject {
 
 /**
  * A memwait_barrier_t for a number of parties. A party that leaves, by a timeout (code ETIMEDOUT) or a
- * signal, has not arrived. No more than parties may wait at a time. A barrier must be made by init().
+ * signal, does not count as arrived. No more than that number may wait at the same time. A barrier must
+ * be created by init().
  */
 export class Barrier extends SharedObject {
 	static readonly SIZE: number;
@@ -200,13 +205,13 @@ export class Barrier extends SharedObject {
 	 */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
-	/** Present and later waits fail with the code EPIPE, until a reset. */
+	/** Current and later waits fail with the code EPIPE, until a reset. */
 	abort(): void;
-	/** Present waits fail with the code EPIPE. Later waits work again. */
+	/** Current waits fail with the code EPIPE. Later waits work again. */
 	reset(): void;
 }
 
-/** A memwait_waitgroup_t: a count, and waits until it is 0. Zeroed memory is a group of count 0. */
+/** A memwait_waitgroup_t: a count, and functions that wait until the count is 0. In zeroed memory the count is 0. */
 export class WaitGroup extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset?: number, count?: number): WaitGroup;
