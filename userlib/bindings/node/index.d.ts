@@ -18,8 +18,8 @@ export type SharedMemory = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 /**
  * Maps a file, given by its name or by a descriptor. A file that does not exist is created, and a
  * file shorter than size bytes is extended. Returns a SharedArrayBuffer if Node.js can create one
- * from mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of an ArrayBuffer: each
- * worker must call map() itself.
+ * from mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of an
+ * ArrayBuffer: each worker must call map() itself.
  */
 export function map(target: string | Buffer | URL | number,
 		    size: number): ArrayBuffer | SharedArrayBuffer;
@@ -165,7 +165,7 @@ export class Condition extends SharedObject {
 	static init(memory: SharedMemory, byteOffset?: number): Condition;
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
-	 * Returns false if it timed out. The mutex is locked after a normal return, after an abort, and
+	 * Returns false if the wait timed out. The mutex is locked after a normal return, after an abort, and
 	 * after the timeout of a script. Code EPERM: the mutex was not locked. The mutex is unlocked
 	 * after the codes EOWNERDEAD and ENOTRECOVERABLE and after an error of repair. It may be unlocked
 	 * after other errors, such as ENOMEM and ENOSPC.
@@ -191,9 +191,9 @@ export class Semaphore extends SharedObject {
 }
 
 /**
- * A memwait_barrier_t for a number of parties. A party that leaves, by a timeout (code ETIMEDOUT) or a
- * signal, does not count as arrived. No more than that number may wait at the same time. A barrier must
- * be created by init().
+ * A memwait_barrier_t for a number of parties. A party that leaves, by a timeout (code ETIMEDOUT)
+ * or a signal, does not count as arrived. At most that number of parties may wait at the same
+ * time. A barrier must be created by init().
  */
 export class Barrier extends SharedObject {
 	static readonly SIZE: number;
@@ -220,7 +220,7 @@ export class WaitGroup extends SharedObject {
 	add(count?: number): void;
 	/** add(-1) */
 	done(): void;
-	/** Returns false if it timed out. */
+	/** Returns false if the wait timed out. */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
 }
@@ -238,7 +238,7 @@ export class Event extends SharedObject {
 	/** Clears the event: later waits wait for the next set(). */
 	clear(): void;
 	isSet(): boolean;
-	/** Returns false if it timed out. */
+	/** Returns false if the wait timed out. */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
 }
