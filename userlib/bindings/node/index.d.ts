@@ -165,10 +165,10 @@ export class Condition extends SharedObject {
 	static init(memory: SharedMemory, byteOffset?: number): Condition;
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
-	 * Returns false if the wait timed out. The mutex is locked after a normal return, after an abort, and
-	 * after the timeout of a script. Code EPERM: the mutex was not locked. The mutex is unlocked
-	 * after the codes EOWNERDEAD and ENOTRECOVERABLE and after an error of repair. It may be unlocked
-	 * after other errors, such as ENOMEM and ENOSPC.
+	 * Returns false if the wait timed out. The mutex is locked after a normal return, after an
+	 * abort, and after the timeout of a script. Code EPERM: the mutex was not locked. The mutex
+	 * is unlocked after the codes EOWNERDEAD and ENOTRECOVERABLE and after an error from
+	 * repair. The mutex may be unlocked after other errors, such as ENOMEM and ENOSPC.
 	 */
 	wait(mutex: Mutex, options?: Options): Promise<boolean>;
 	waitSync(mutex: Mutex, options?: BlockingOptions): boolean;
