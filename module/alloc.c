@@ -109,7 +109,7 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 	return node ? memwait_async_at(node) : NULL;
 }
 
-/* A cached wait with a new id, or NULL. */
+/* Returns a cached wait with a new id, or NULL. */
 static struct memwait_async_waiter *memwait_async_take_cached(struct memwait_context *context,
 							      bool owned)
 {

@@ -9,7 +9,7 @@
 #include "context.h"
 #include "trace.h"
 
-/* Reports an entry's outcome in its members id and result, which are adjacent. */
+/* Reports an entry's outcome in the entry's members id and result, which are adjacent. */
 static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 result)
 {
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
@@ -235,8 +235,8 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 
 /*
  * Arms one entry. Each attempt is enclosed by memwait_context_use() and memwait_context_unuse(). If
- * an attempt fails, the pins of the wait are put after memwait_context_unuse(), because putting
- * them may take forever. The return values are those of memwait_arm_entry().
+ * an attempt fails, the pins of the wait are put after memwait_context_unuse(), because putting a
+ * pin may block forever. The return values are those of memwait_arm_entry().
  */
 static int memwait_arm_in_use(struct memwait_context *context, struct memwait_async __user *entry,
 			      u32 size)

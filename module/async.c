@@ -155,8 +155,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
  * wake.c describes the barriers. A poll or read that finds .due set checks the earliest deadlines,
  * under the context's lock. If no deadline has passed, the poll or read clears .due and starts the
  * timers for the earliest deadlines; a timer whose deadline has passed since then fires
- * immediately. Therefore .due is set or a timer runs while a wait has a deadline. While a deadline
- * has passed, .due stays set, because another poller or reader may be about to sleep. poll(2)
+ * immediately. Therefore, while a wait has a deadline, .due is set or a timer is running. While a
+ * wait is overdue, .due stays set, because another poller or reader may be about to sleep. poll(2)
  * ignores a timer whose wait has ended for another reason. For waits that are already queued, a
  * timer that has fired is not started again until the next check. No deadline is missed until that
  * check: the pollers that the timer woke, and pollers that are about to sleep, check first, and the
@@ -187,7 +187,7 @@ static enum hrtimer_restart memwait_realtime_fired(struct hrtimer *timer)
 						waits.timers[MEMWAIT_REALTIME]));
 }
 
-/* The wait with the earliest deadline, if that deadline has passed; otherwise NULL. */
+/* Returns the wait with the earliest deadline if that deadline has passed; otherwise NULL. */
 static struct memwait_async_waiter *memwait_first_expired(struct memwait_context *context,
 							  int clock, ktime_t now)
 {

@@ -9,15 +9,15 @@
 #include "wake.h"
 
 /*
- * Number of completions that a read takes in one lock section. A read of fewer shows that none are
- * left.
+ * Number of completions that a read takes in one lock section. A read that returns fewer
+ * completions shows that none are left.
  */
 #define MEMWAIT_CHUNK	16
 
 /* The effect of a notify, or of the report of a death, on a waiter. */
 enum memwait_claim {
 	MEMWAIT_CLAIM_LOST,	/* its wait had already ended; the caller must dequeue it */
-	MEMWAIT_CLAIM_PASSED_OVER, /* timed out, or of a dying process; was dequeued */
+	MEMWAIT_CLAIM_PASSED_OVER, /* wait timed out or process is dying; was dequeued */
 	MEMWAIT_CLAIM_WON,	/* notify was used: wait was ended and dequeued, or was counted */
 };
 

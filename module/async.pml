@@ -2,8 +2,8 @@
 /*
  * Spin model of a context and an async wait for one or several words. The top of claim.c describes
  * the states of a wait; the model has the same steps and names. Notify, deadline, cancel, read and
- * close run concurrently, as does poll with a completion (claim.c, wake.c) and with the timer
- * (async.c). selftests/lint/spin runs the model.
+ * close run concurrently. A poll runs concurrently with a completion (claim.c, wake.c) and with the
+ * timer (async.c). selftests/lint/spin runs the model.
  *
  * There is one context with one wait. The queues always exist and contain only this wait. queue.pml
  * models how a waiter joins.
@@ -288,10 +288,10 @@ proctype armer()
 	running--
 }
 
-/* memwait_timer_fired(), each time that the timer was started */
+/* memwait_timer_fired(), once for each start of the timer */
 proctype timer()
 {
-	state != ARMING;	/* the timer is started then */
+	state != ARMING;	/* arming starts the timer */
 	timer_started = true;
 	do
 	::
@@ -357,7 +357,7 @@ proctype canceller()
 	bool done, found;
 
 	lock(waits_locked);
-	found = has_index && state != ARMING;	/* ARMING: the id was not returned yet */
+	found = has_index && state != ARMING;	/* ARMING: the id has not been returned yet */
 	if
 	:: found -> claim(done)
 	:: else

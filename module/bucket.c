@@ -4,11 +4,11 @@
  *
  * The words of a bucket may belong to several users. The hash has a secret seed, but by measuring
  * time a user can find out which words share a bucket. Spinlocks are not fair with PREEMPT_RT, and
- * in guests without paravirtual locks, where a spinlock is a word that all waiting processors try
- * to set. There, a call that drops the lock between two steps and takes it again immediately mostly
- * gets the lock before waiting threads. Therefore threads that wait for the lock are counted
- * (.nr_locking). While there are any, a step ends after the next waiter, and a call does not take
- * the lock again until another thread has held it (.last), or some time has passed.
+ * in guests without paravirtual locks, where a spinlock is a word that all waiting CPUs try to set.
+ * On such systems, a call that drops the lock between two steps and immediately takes it again
+ * usually gets the lock before the waiting threads do. Therefore threads that wait for the lock are
+ * counted (.nr_locking). While a thread is waiting, a step ends after the next waiter, and a call
+ * does not take the lock again until another thread has held it (.last), or some time has passed.
  * spin_is_contended() and cond_resched_lock() would not help, because on exactly these kernels they
  * do not detect waiting threads.
  *

@@ -20,7 +20,10 @@
 #include "scan.h"
 #include "trace.h"
 
-/* The 32-bit word to change. If the waiters' word is smaller, the 32-bit word that contains it. */
+/*
+ * Returns the 32-bit word to change. If the waiters' word is smaller, this is the 32-bit word that
+ * contains it.
+ */
 static void __user *memwait_changed_word(const struct memwait_change *change)
 {
 	return u64_to_user_ptr(change->notify.addr & ~(u64)(sizeof(u32) - 1));
@@ -69,7 +72,8 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
 
 /*
  * Returns the number of waiters woken, or an error if nothing was done. Until a waiter has been
- * woken, each step looks at all present waiters from the first on, and a signal ends the call.
+ * woken, each step examines all present waiters, starting with the first, and a signal ends the
+ * call.
  */
 static int memwait_notify_or_change(const struct memwait_change *change,
 				    const struct memwait_key *key, u32 *old)
@@ -154,7 +158,7 @@ int memwait_ioc_change_notify(const struct memwait_change *change,
 			return -EFAULT;
 		/*
 		 * Nothing has been done yet. Without this check the loop might never end, because
-		 * the page may vanish each time, or belong to a shadow stack.
+		 * the page may be unmapped before each attempt, or may belong to a shadow stack.
 		 */
 		if (signal_pending(current))
 			return -ERESTARTNOINTR;

@@ -186,9 +186,9 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 
 /*
  * Whether the process that a context is bound to has begun to die, so that no thread will read the
- * completions of its waits. The death may take long, or forever, if the process dumps core, frees
- * much memory, or closes a file whose server does not answer. Notifies pass over the waits from the
- * beginning of the death until the process has closed the context.
+ * completions of its waits. The death may take a long time, or forever, if the process dumps core,
+ * frees much memory, or closes a file whose server does not answer. Notifies pass over the waits
+ * from the beginning of the death until the process has closed the context.
  *
  * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT permanently. A
  * process that shared its table of descriptors with another process may be gone before the context
@@ -224,7 +224,7 @@ static enum memwait_claim memwait_claim_thread(struct memwait_waiter *waiter, u8
 	return MEMWAIT_CLAIM_WON;
 }
 
-/* Counts a notify of a wait with MEMWAIT_PERSISTENT. */
+/* Counts a notify for a wait with MEMWAIT_PERSISTENT. */
 static void memwait_async_count(struct memwait_async_waiter *wait, struct memwait_wakes *wakes)
 {
 	struct memwait_context *context = wait->group.context;

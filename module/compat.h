@@ -80,9 +80,9 @@ static inline const struct path *file_user_path(const struct file *file)
 
 /*
  * Wakes a thread, like wake_up_process(). The current thread is about to sleep, so the scheduler
- * may run the woken thread on this processor. Since 6.6 default_wake_function() accepts
- * WF_CURRENT_CPU in addition to WF_SYNC. Modules cannot see the values of these flags. The values
- * are the same in all kernels up to 7.3, and unknown for later kernels.
+ * may run the woken thread on this CPU. Since 6.6 default_wake_function() accepts WF_CURRENT_CPU in
+ * addition to WF_SYNC. Modules cannot see the values of these flags. The values are the same in all
+ * kernels up to 7.3, and unknown for later kernels.
  */
 static inline void memwait_wake_up_here(struct task_struct *task)
 {

@@ -104,7 +104,9 @@ static inline void memwait_reader_remove(struct memwait_context *context,
 	rcu_assign_pointer(context->completions.first_reader.task, first ? first->task : NULL);
 }
 
-/* Wakes the first blocked reader, which then checks for something to read: see wake.c. */
+/*
+ * Wakes the first blocked reader, which then checks whether there is something to read: see wake.c.
+ */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	rcuwait_wake_up(&context->completions.first_reader);	/* its barrier is (E) */

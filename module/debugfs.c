@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs files, for root. memwait/ids lists all living ids, one per line, the latest first. Its
- * walk has a marker in the list of identities, and moves away from the end where new identities are
+ * debugfs files, for root. memwait/ids lists all living ids, one per line, newest first. Its walk
+ * has a marker in the list of identities, and moves away from the end at which new identities are
  * added, so the walk ends.
  *
- * memwait/users lists all users with an open context or an id, one per line, in order of their uids.
+ * memwait/users lists all users with an open context or an id, one per line, ordered by uid.
  *
  * memwait/queues lists all waiters, one per line.
  *
  * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
- * waiter that joins, leaves or moves during that time may be listed or missing; a waiter that moves
+ * waiter that joins, leaves or moves during that time may or may not be listed; a waiter that moves
  * may be listed twice.
  *
  * The walk goes through the buckets, and records MEMWAIT_WALK_STEP waiters per lock section. The
@@ -330,7 +330,9 @@ static void memwait_ids_note(struct memwait_ids *ids, const struct memwait_ident
 		get_task_comm(ids->command, task);
 }
 
-/* Looks at each identity in a separate RCU section, because any number of them may be dead. */
+/*
+ * Looks at each identity in a separate RCU section, because any number of identities may be dead.
+ */
 static void *memwait_ids_line(struct memwait_ids *ids)
 {
 	struct memwait_identity *identity;

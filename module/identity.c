@@ -58,7 +58,10 @@ static DEFINE_HASHTABLE(memwait_threads, 14);
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
 
-/* Number of identities that memwait_identity_dead() searches for one of a dying process. */
+/*
+ * Number of dead identities among which memwait_identity_dead() searches for an identity of the
+ * dying process.
+ */
 #define MEMWAIT_DEATHS	64
 
 static const struct rhashtable_params memwait_identity_params = {
@@ -170,7 +173,7 @@ struct memwait_identity *memwait_identity_find(u64 id)
 }
 
 /*
- * Gives an identity an id that no other identity has, and inserts the identity into the table of
+ * Assigns an identity an id that no other identity has, and inserts the identity into the table of
  * ids. All users share the table, whose memory is not charged to a memory cgroup. Returns 0 or a
  * negative errno.
  */

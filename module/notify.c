@@ -10,8 +10,8 @@
  * Preemption is disabled from the first claim to the last wake-up of threads, readers and pollers.
  * Therefore no waiter depends on the notifier being scheduled, or on something that another waiter
  * does first. With PREEMPT_RT locks may sleep, so preemption is disabled only while threads and
- * readers are woken. There, a claimed thread still meets its deadline and dies of SIGKILL, like a
- * thread that futex(2) is about to wake.
+ * readers are woken. On such kernels, a claimed thread that has not been woken yet still wakes up
+ * at its deadline or is killed by SIGKILL, like a thread that futex(2) is about to wake.
  *
  * Preemption is enabled again after one lock section and its wake-ups, before the thread takes a
  * bucket's lock again. Therefore each word of a call for many words, and each word to which a death
@@ -19,8 +19,8 @@
  *
  * The other waiters of a wait that was claimed stay in their queues until the wait's owner takes
  * them out. A notify that finds such a waiter earlier dequeues it without counting it, so this
- * happens once for each waiter. Each such waiter is charged to its user like a pending waiter, or
- * belongs to a thread that has been woken.
+ * happens at most once for each waiter. Each such waiter is charged to its user like a pending
+ * waiter, or belongs to a thread that has been woken.
  *
  * A call may be rescheduled between steps. The call touches no waiter that joined after the call
  * began, so it ends. Only SIGKILL ends it early: any other signal could leave waiters of a
@@ -48,9 +48,9 @@ void memwait_step_end(struct memwait_scan *scan)
 	struct memwait_wakes *wakes = &scan->wakes;
 	unsigned int i;
 
-	preempt_disable();	/* else the first woken thread may preempt this thread for long */
+	preempt_disable();	/* else a woken thread may preempt this thread for a long time */
 	for (i = 0; i < wakes->nr_tasks; i++) {
-		/* If several threads are woken, each may have another processor to run on. */
+		/* If several threads are woken, each may have another CPU to run on. */
 		if (unlikely(scan->kind == MEMWAIT_SCAN_HANDS_OVER) && scan->woken == 1)
 			memwait_wake_up_here(wakes->tasks[i]);
 		else

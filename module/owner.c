@@ -7,16 +7,16 @@
  * waiters of some words, or removes an identity that no word watches from the list of dead
  * identities. Steps are done by
  *
- *	- a work of the user, which does all remaining steps. A run of the work is bounded, and
- *	  queues the work again for the remaining steps;
+ *	- a work item of the user, which does all remaining steps. A run of the work item is
+ *	  bounded, and queues the work item again for the remaining steps;
  *	- a dying process, when its descriptors are closed, at its own priority: it reports its own
  *	  death, to waiters of its own user;
  *	- a thread that is over the limit of ids, because dead identities count until they are
- *	reaped.
+ *	  reaped.
  *
  * Any of these may be preempted for a long time without delaying the others: each reports to the
  * words that the others have not reached yet, word by word under the locks of the buckets. No
- * thread or work of a user reaps the dead identities of another user.
+ * thread or work item of a user reaps the dead identities of another user.
  */
 #include <linux/err.h>
 #include <linux/signal.h>
@@ -32,8 +32,8 @@
 #include "scan.h"
 
 /*
- * Number of steps in one run of the work, at each close by a dying process, and between two checks
- * for signals.
+ * Number of steps in one run of the work item, at each close by a dying process, and between two
+ * checks for signals.
  */
 #define MEMWAIT_DEATH_RUN	64
 
@@ -60,10 +60,10 @@ static void memwait_watch_report(struct memwait_owned *first, struct memwait_wak
 }
 
 /*
- * Reports a death to waiters of some words, in a separate step for each word. @own: only to words
- * of the owner's user. @number: number of the call. On PREEMPT_RT this call may be preempted before
- * it has woken a context; no other step of the call would wake that context then. Returns false if
- * no such word watches the owner, and none will.
+ * Reports a death to waiters of some words, in a separate step for each word. @own: report only to
+ * words of the owner's user. @number: number of the call. On PREEMPT_RT this call may be preempted
+ * before it has woken a context; no other step of the call would wake that context then. Returns
+ * false if no such word watches the owner, and none will.
  */
 static bool memwait_report_death(struct memwait_identity *identity, bool own, u64 number)
 {
@@ -132,7 +132,7 @@ void memwait_reap_work(struct work_struct *work)
 {
 	struct memwait_user *user = container_of(work, struct memwait_user, reap);
 
-	/* If the work is queued already, it has another reference. */
+	/* If the work item is queued already, it has another reference. */
 	if (!memwait_reap_some(user, false) || !queue_work(memwait_reap_queue, work))
 		memwait_user_put(user);
 }
@@ -266,8 +266,8 @@ static void memwait_has_died(const struct task_struct *task, bool ended)
 }
 
 /*
- * Whether a thread exits by exit(2). exit_group(2), and a kill of the process, set
- * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and if the kernel ends
+ * Whether a thread exits by exit(2). exit_group(2), and a signal that kills the process, set
+ * SIGNAL_GROUP_EXIT; an execve(2) by another thread sets .group_exec_task; and if the kernel ends
  * only this thread, the exit code of the thread contains a signal. The last thread of a process may
  * count as killed, because the kernel sets SIGNAL_GROUP_EXIT for it as well.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of the deaths of owners. The top of watch.c has the argument; the model has the same
- * steps and names. The model covers which owner a word watches, the work that reports a death (with
- * OTHER, also another thread that reports the death), and when an identity may be freed. A thread
- * may be killed at any step where the kernel allows this: not under a lock, and not within a
+ * steps and names. The model covers which owner a word watches, the work item that reports a death
+ * (with OTHER, also another thread that reports the death), and when an identity may be freed. A
+ * thread may be killed at any step where the kernel allows this: not under a lock, and not within a
  * notify. With ENDS, a thread may also end by itself when it has done its work, or while it holds a
  * lock. selftests/lint/spin runs the model.
  *
@@ -47,7 +47,7 @@ bool identity_locked[THREADS + 1];
 byte watches[THREADS + 1];
 bool ended[THREADS + 1];
 bool dead[THREADS + 1];
-bool in_work[THREADS + 1];	/* queued for the work */
+bool in_work[THREADS + 1];	/* queued for the work item */
 bool reported[THREADS + 1];		/* out of the list of dead identities */
 byte refs[THREADS + 1] = 1;	/* once it is dead */
 bool erased[THREADS + 1];	/* look-ups no longer find it */
@@ -267,7 +267,7 @@ end_asleep: do
 
 #ifdef MOVE
 #define MOVER	3
-/* No waiter is notified of the death of the thread that moves. */
+/* No waiter is notified of the death of the thread that moves waiters. */
 #define MAY_SLEEP(t)	(state[MOVER] == EXITED && !has_notified)
 
 bool has_notified;

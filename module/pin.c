@@ -16,13 +16,13 @@
  * A pin holds the path and inode, not the open file. Therefore locks, leases and write access end
  * when user space closes the file, but umount fails with EBUSY.
  *
- * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
- * FUSE daemon, which may never answer. Therefore a call collects unused pins, and puts them at its
- * end, without locks. umount succeeds once close(2), cancel or read has returned. Kernel threads
- * and dying threads leave pins of files to a work, of which each user has its own, so that a user
- * delays only its own pins. The workqueue is not WQ_MEM_RECLAIM, because the work, like
- * delayed_fput(), runs the code of any file system. That code may need memory, and may wait for a
- * workqueue that is not WQ_MEM_RECLAIM either.
+ * Putting a path may take a long time: the last put of an unlinked file frees all its pages, or
+ * sends a request to a FUSE daemon, which may never answer. Therefore a call collects unused pins,
+ * and puts them at its end, without locks. umount succeeds once close(2), cancel or read has
+ * returned. Kernel threads and dying threads leave pins of files to a work item. Each user has its
+ * own work item, so that a user delays only its own pins. The workqueue is not WQ_MEM_RECLAIM,
+ * because the work item, like delayed_fput(), runs code of any file system. That code may need
+ * memory, and may wait for a workqueue that is not WQ_MEM_RECLAIM either.
  */
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -102,11 +102,11 @@ void memwait_pin_work(struct work_struct *work)
 
 	memwait_pins_free(user, NULL, &user->left_pins);
 	memwait_user_put(user);
-	module_put(THIS_MODULE);	/* memwait_pin_exit() waits for the end of the work */
+	module_put(THIS_MODULE);	/* memwait_pin_exit() waits for the work item to end */
 }
 
 /*
- * Leaves unused pins of files to the work of their user, and frees unused pins of address spaces.
+ * Leaves unused pins of files to their user's work item, and frees unused pins of address spaces.
  * The caller has a reference to the user. Does not wait for a file system.
  */
 static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
@@ -130,7 +130,7 @@ static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unu
 		return;
 	llist_add_batch(first, last, &user->left_pins);
 
-	/* If the work is queued already, it has both references and will see the pins. */
+	/* If the work item is queued already, it has both references and will see the pins. */
 	refcount_inc(&user->refs);
 	__module_get(THIS_MODULE);
 	if (!queue_work(memwait_put_queue, &user->put_pins)) {

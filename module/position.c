@@ -251,7 +251,10 @@ void memwait_position_record(struct memwait_position **record, const struct memw
 	*record = new;
 }
 
-/* The next record of a context, and in *@absent the tree that it is in; or NULL. */
+/*
+ * Returns the next record of a context, and stores in *@absent the tree that contains it. Returns
+ * NULL if there is none.
+ */
 static struct memwait_position *memwait_position_next(struct memwait_context *context,
 						      struct memwait_absent **absent)
 {

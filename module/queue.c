@@ -47,10 +47,10 @@
  * lock, never for the notifier to be scheduled.
  *
  * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock;
- * a requeue looks at as many again to move them. If a thread waits for the lock, a step looks at
- * one waiter, see bucket.c. Then the step drops the lock. The next step continues after the number
- * that the previous step has reached. A call must not touch waiters that join after the call began,
- * so it ends at the last number that the bucket had given when the call began.
+ * a requeue then looks at up to as many again, to move them. If a thread waits for the lock, a step
+ * looks at one waiter, see bucket.c. Then the step drops the lock. The next step continues after
+ * the number that the previous step has reached. A call must not touch waiters that join after the
+ * call began, so it ends at the last number that the bucket had assigned when the call began.
  *
  * A thread that was interrupted by a signal handler returns to its position with its old number,
  * see position.c. A call covers waiters that return while the call runs, because they are as old as
@@ -87,8 +87,8 @@
 
 /*
  * The number of buckets is the larger of two numbers: MEMWAIT_BUCKETS_PER_CPU for each possible
- * processor, as for futex(2), so that processors rarely contend; and one for each
- * 2^MEMWAIT_BUCKET_SHIFT bytes of memory, so that trees stay low if there are many waiters.
+ * CPU, as for futex(2), so that CPUs rarely contend; and one for each 2^MEMWAIT_BUCKET_SHIFT bytes
+ * of memory, so that trees stay low if there are many waiters.
  */
 #define MEMWAIT_BUCKETS_PER_CPU	256
 #define MEMWAIT_BUCKET_SHIFT	19

@@ -257,7 +257,7 @@ static inline struct memwait_waiter *memwait_waiter_at(struct rb_node *node)
 	return rb_entry_safe(node, struct memwait_waiter, node);
 }
 
-/* @waiter, if it is not NULL and waits for the word of @key; otherwise NULL. */
+/* Returns @waiter if it is not NULL and waits for the word of @key; otherwise NULL. */
 static inline struct memwait_waiter *memwait_of_word(struct memwait_waiter *waiter,
 						     const struct memwait_key *key)
 {

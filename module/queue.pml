@@ -38,7 +38,7 @@ bool storing[2];		/* a store of 1 to the word that is not visible yet */
 /* struct memwait_bucket */
 bool locked[2];
 byte nr_waiters[2];
-bool counting[2];		/* a count that is no longer 0, not visible yet */
+bool counting[2];		/* a count that is no longer 0, but not visible yet */
 byte number[2];
 chan waiters[2] = [ENTRIES] of { byte };	/* by word */
 

@@ -237,7 +237,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 			break;
 		nr += ret;
 		cond_resched();
-		/* A short result means that no more completions were there. */
+		/* A short result means that no more completions were available. */
 	} while (ret == MEMWAIT_CHUNK && iov_iter_count(to) >= size && !signal_pending(current));
 	/* Check after the last page fault, for all completions that were read. */
 	if (unlikely(nr && memwait_is_dying())) {

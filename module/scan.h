@@ -52,14 +52,14 @@ static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 	       wakes->nr_contexts == MEMWAIT_STEP_POLLED || wakes->crowded;
 }
 
-/* @waiter, if it is not NULL and the scan covers it; otherwise NULL. */
+/* Returns @waiter if it is not NULL and the scan covers it; otherwise NULL. */
 static inline struct memwait_waiter *memwait_scan_covers(const struct memwait_scan *scan,
 							 struct memwait_waiter *waiter)
 {
 	return waiter && waiter->number <= scan->number ? waiter : NULL;
 }
 
-/* The next waiter that the scan covers, or NULL. */
+/* Returns the next waiter that the scan covers, or NULL. */
 static inline struct memwait_waiter *memwait_scan_next(const struct memwait_scan *scan)
 {
 	return memwait_scan_covers(scan, memwait_queue_next(scan->bucket, scan->key,

@@ -4,9 +4,10 @@
  *
  * A key contains kernel addresses, which must not leak. A word of a file is named by the file's
  * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0
- * (which no file has), process id and address.
+ * (which no file has), PID and address.
  *
- * A name is made in atomic context, and takes no reference. The word must be held by one of these:
+ * Names are built in atomic context, without taking references. The word must be held by one of
+ * these:
  *
  *	- the system call that looked the word up,
  *	- a waiter in a queue, while the queue is locked, or
@@ -22,8 +23,9 @@
 #include "trace.h"
 
 /*
- * The process of an mm, as a PID of the initial namespace, or 0 if there is none. Prefers mm->owner
- * to current, because processes that share an mm, as after vfork(2), must get the same name.
+ * Returns the PID, in the initial namespace, of an mm's process, or 0 if there is none. Prefers
+ * mm->owner to current, because processes that share an mm, as after vfork(2), must get the same
+ * name.
  */
 static pid_t memwait_mm_process(const struct mm_struct *mm)
 {

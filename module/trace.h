@@ -3,7 +3,7 @@
  * Tracepoints. See Documentation/tracing.rst for their use.
  *
  * Tracepoints and debugfs name a word of a file by device, inode and offset, and a private word by
- * 0:0, process and address. trace.c makes these names, and describes why that is safe.
+ * 0:0, PID and address. trace.c builds these names, and describes why that is safe.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM memwait

@@ -2,10 +2,10 @@
 /*
  * Counts and limits, which bound the kernel resources that a user can use.
  *
- * Resources count for the user that opened the context. Their memory is charged to the memory
- * cgroup of the requesting thread. A charge that would exceed the limit fails and changes nothing.
- * A call first charges the most that it may need, and uncharges the rest before it returns. Only
- * other calls of the same user can observe the difference.
+ * Resources count against the limits of the user that opened the context. Their memory is charged
+ * to the memory cgroup of the requesting thread. A charge that would exceed the limit fails and
+ * changes nothing. A call first charges the most that it may need, and uncharges the rest before it
+ * returns. Only other calls of the same user can observe the difference.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -21,7 +21,7 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = { [0 ... MEMWAIT_LIMITS - 1] = UL
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
  * bytes, a context with its file and a cached pin 820 bytes, an identity 280 bytes, a cached wait
  * 200 bytes, and a record of an interrupted thread 100 bytes; a wait with MEMWAIT_OWNED takes 88
- * bytes more. At the limits, these take about a twentieth of the memory together. In addition, a
+ * bytes more. At the limits, these together take about a twentieth of the memory. In addition, a
  * pin may be the last reference to 1.6 KiB of a closed file plus its contents, or to up to 12 KiB
  * of a dead process. Because each pin counts as MEMWAIT_PIN_WAITS waits, these take up to another
  * twelfth. A record of an interrupted thread also holds the thread's struct pid. Each new record
@@ -35,7 +35,7 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_CACHED_WAITS] = 17,
 };
 
-/* Machines with less memory get the limits of this much memory. */
+/* A machine with less memory gets the same limits as a machine with this much memory. */
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
 /*
@@ -71,9 +71,9 @@ void __init memwait_user_init(work_func_t reap, work_func_t put_pins)
 }
 
 /*
- * The user to charge for the current thread. A user namespace does not give new limits. In a
- * namespace that an ordinary user created, that user is charged; in a namespace that root created,
- * a user counts as the user to which it is mapped.
+ * Returns the user to charge for the current thread. A user namespace does not provide new limits.
+ * In a namespace that an ordinary user created, that user is charged; in a namespace that root
+ * created, a user counts as the user to which it is mapped.
  */
 static kuid_t memwait_current_user(void)
 {
@@ -153,7 +153,8 @@ struct memwait_user *memwait_user_get(void)
 		return user;
 
 	/*
-	 * Allocate without the lock, because reclaim in the caller's memory cgroup may take long.
+	 * Allocate without the lock, because reclaim in the caller's memory cgroup may take a long
+	 * time.
 	 */
 	new = kzalloc(sizeof(*new), MEMWAIT_GFP);
 	if (!new)

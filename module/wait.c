@@ -261,9 +261,8 @@ int memwait_ioc_wait_any(const struct memwait_wait_any *any, struct memwait_wait
 }
 
 /*
- * Whether the caller seems to be about to sleep, and to leave its processor free for the thread
- * that it notifies. Otherwise that thread would have to wait for this processor, while another
- * processor may be idle.
+ * Whether the caller seems to be about to sleep, and to leave its CPU free for the thread that it
+ * notifies. Otherwise that thread would have to wait for this CPU, while another CPU may be idle.
  */
 static bool memwait_leaves_processor(const struct memwait_wait *wait)
 {

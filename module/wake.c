@@ -26,7 +26,7 @@
  * and leave it in the list. That reader leaves the list by itself if there is something to read. A
  * reader that was woken either reads, and checks again after it has dropped read_lock, or leaves
  * because of a signal, and also checks again. A reader whose second check finds completions or .due
- * wakes the first reader that still blocks. read.pml models this.
+ * wakes the first reader that is still blocked. read.pml models this.
  *
  * A step wakes the pollers of a context once for all completions that the step added there, without
  * holding a queue's or context's lock. A later step of the same call (.woken_by) does not wake the

@@ -307,7 +307,9 @@ void memwait_watch_leave(struct memwait_waiter *waiter)
 	list_del(&owned->others);
 }
 
-/* The first of the waiters that watch an owner and whose user is not below @user; or NULL. */
+/*
+ * Returns the first of the waiters that watch an owner and whose user is not below @user, or NULL.
+ */
 static struct memwait_owned *memwait_watching_from(const struct memwait_identity *identity,
 						   u64 user)
 {
@@ -318,8 +320,8 @@ static struct memwait_owned *memwait_watching_from(const struct memwait_identity
 }
 
 /*
- * The first waiter of the word to which a dead owner's death is reported next: a word of the
- * owner's user, or, unless @own, of the user whose turn it is. Returns NULL if there is none.
+ * Returns the first waiter of the word to which a dead owner's death is reported next: a word of
+ * the owner's user, or, unless @own, of the user whose turn it is. Returns NULL if there is none.
  */
 static struct memwait_owned *memwait_watch_first(const struct memwait_identity *identity, bool own)
 {
