@@ -47,10 +47,7 @@ static inline bool bench_measures(void)
 	return getenv("MEMWAIT_BENCH_ROUNDS");
 }
 
-/*
- * Returns whether there is only one processor, so that a spinning thread prevents others from
- * running.
- */
+/* Returns whether there is only one CPU, so that a spinning thread prevents others from running. */
 static inline bool bench_alone(void)
 {
 	return sysconf(_SC_NPROCESSORS_ONLN) < 2;

@@ -26,10 +26,7 @@ struct ntsync_wait_args {
 #define NTSYNC_IOC_CREATE_EVENT	_IOW('N', 0x87, struct ntsync_event_args)
 #define NTSYNC_IOC_EVENT_SET	_IOR('N', 0x88, __u32)
 
-/*
- * The processors on which the peers run: two different processors, if there are two; one processor;
- * or any processor.
- */
+/* The CPUs on which the peers run: two different CPUs, if there are two; one CPU; or any CPU. */
 enum places { APART, TOGETHER, ANYWHERE };
 
 /*
@@ -439,10 +436,7 @@ static const struct way by_ntsync = {
 	.pass = notify_and_wait,
 };
 
-/*
- * The processors for peers that are bound. Peers that are not bound may run on one processor or on
- * two.
- */
+/* The CPUs for peers that are bound. Peers that are not bound may run on one CPU or on two. */
 static struct {
 	int numbers[2], nr;
 	cpu_set_t allowed;

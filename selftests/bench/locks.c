@@ -240,7 +240,7 @@ static double run(const struct contender *contender, long times)
 }
 
 /*
- * A second round measures how evenly the lock is distributed. On a single processor this would only
+ * A second round measures how evenly the lock is distributed. On a single CPU this would only
  * reflect the distribution of time slices.
  */
 static double run_and_spread(const struct contender *contender, long times)

@@ -186,7 +186,7 @@ static int lock_among_others(struct work *work, int me)
 /*
  * The owner yields, so that the other threads run and sleep on the mutex. It yields again after it
  * has unlocked the mutex. Therefore each thread must wait each time, and each unlock must wake a
- * thread, even on one processor.
+ * thread, even on one CPU.
  */
 static int lock_and_yield(struct work *work, int me)
 {

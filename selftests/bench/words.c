@@ -255,7 +255,7 @@ static void meet(int *there, int n)
 		sched_yield();
 }
 
-/* A worker thread. There are as many threads as processors, or as there is work for. */
+/* A worker thread. There are as many threads as CPUs, or as there is work for. */
 struct worker {
 	pthread_t thread;
 	const struct table *table;
@@ -537,7 +537,7 @@ static void *map_and_unmap(void *arg)
 #define AT_ONCE	50
 
 /*
- * Measures only the time of the waits, even on one processor. There is always a mapping between two
+ * Measures only the time of the waits, even on one CPU. There is always a mapping between two
  * waits.
  */
 static double mapping_work(struct table *table, int number, long times)

@@ -7,9 +7,9 @@
 #include <linux/membarrier.h>
 
 /*
- * R28: an attacker's threads wait, all on one processor, on a word that the attacker can only read.
- * The notifier on this processor has SCHED_IDLE priority. The threads that it has woken preempt it,
- * so it never reaches the remaining threads.
+ * R28: an attacker's threads wait, all on one CPU, on a word that the attacker can only read. The
+ * notifier on this CPU has SCHED_IDLE priority. The threads that it has woken preempt it, so it
+ * never reaches the remaining threads.
  */
 #define SPINNING	64	/* more threads would only hinder the kernel's own */
 #define ATTACKERS	250
@@ -184,15 +184,15 @@ MEMWAIT_TEST(R28_a_dequeued_thread_meets_its_deadline_and_can_be_killed)
 }
 
 /*
- * R28: a real-time thread is woken, and occupies the notifier's processor until all other waiters
- * of the same notify have run on other processors.
+ * R28: a real-time thread is woken, and occupies the notifier's CPU until all other waiters of the
+ * same notify have run on other CPUs.
  */
 #define TRIES	10
 
 struct takeover {
 	int fd, reached, n;	/* @reached: how many other waiters were woken */
 	uint32_t *word;
-	bool all;		/* all were woken while the thread occupied the processor */
+	bool all;		/* all were woken while the thread occupied the CPU */
 	struct other {
 		struct takeover *takeover;
 		int (*sleep)(int fd);

@@ -3,7 +3,7 @@
 #include "hostile_test.h"
 
 /*
- * A thread that moves all waits back and forth forever. It either has its processor to itself or is
+ * A thread that moves all waits back and forth forever. It either has its CPU to itself or is
  * preempted.
  */
 #define SAMPLES	21
@@ -27,9 +27,9 @@ static pid_t fork_spinner(int cpu, struct mover *m)
 
 /*
  * Measures, while the mover runs, how late a thread's timeouts are and how long notifies take. On
- * PREEMPT_RT the mover may be preempted while it holds the lock, and then it has 0.3 % of its
- * processor until it releases the lock. The mover may also take the lock again before a thread that
- * waited for the lock runs.
+ * PREEMPT_RT the mover may be preempted while it holds the lock, and then it has 0.3 % of its CPU
+ * until it releases the lock. The mover may also take the lock again before a thread that waited
+ * for the lock runs.
  */
 static void measure_beside_mover(struct __test_metadata *_metadata, int fd, uint32_t *word,
 				 const char *how)

@@ -3,8 +3,8 @@
 #include "hostile_test.h"
 
 /*
- * R30: the waits of a low-priority user, which may use 1 % of a processor, expire together. Other
- * threads, one on each processor, must hardly be affected.
+ * R30: the waits of a low-priority user, which may use 1 % of a CPU, expire together. Other
+ * threads, one on each CPU, must hardly be affected.
  */
 #define EXPIRING	600000
 #define OWNED_CONTEXTS	32	/* one kernel thread for each would leave no time to others */
@@ -206,7 +206,7 @@ LIMITS_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 
 /*
  * R30: the deadlines of a real-time loop wake it even while lower-priority real-time threads occupy
- * every processor, so that no kernel thread runs.
+ * every CPU, so that no kernel thread runs.
  */
 #define DEADLINES	20
 

@@ -155,7 +155,7 @@ struct preempter {
 	int reported, in_time, failed;
 };
 
-/* Prevents all other threads from running on the processor until the death was reported. */
+/* Prevents all other threads from running on the CPU until the death was reported. */
 static void *preempt(void *arg)
 {
 	struct preempter *preempter = arg;

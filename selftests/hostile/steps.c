@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R29: how long an operation on many waits, or on contexts that many pollers wait for, occupies a
- * processor.
+ * CPU.
  */
 #include "hostile_test.h"
 
 /*
  * R29: measures how late a real-time thread runs that must run every millisecond. There is such a
- * thread on each processor, because the kernel's own threads may work on any processor.
+ * thread on each CPU, because the kernel's own threads may work on any CPU.
  */
 #define WATCHES		3
 #define LATE_MS		20
@@ -235,7 +235,7 @@ LIMITS_TEST(R29_an_expiry_of_many_waits_yields_the_processor)
 /*
  * R29: one notify of several contexts, which ends one wait of each context. An epoll set contains
  * each context once for each descriptor. The time for the pollers of one context is spent in other
- * parts of the kernel, but other threads must get the processor before the next context.
+ * parts of the kernel, but other threads must get the CPU before the next context.
  */
 #define POLLERS		100000
 #define CONTEXTS	16

@@ -581,7 +581,7 @@ struct preempter {
 	int go, stop, failed;
 };
 
-/* Preempts every other task on that processor, from @go until @stop is set. */
+/* Preempts every other task on that CPU, from @go until @stop is set. */
 static void *preempt(void *arg)
 {
 	struct sched_param first = { .sched_priority = 10 };

@@ -198,7 +198,7 @@ struct spinner {
 	int *stop;
 };
 
-/* Uses its processor completely for a limited time, so that no kernel thread runs on it. */
+/* Uses its CPU completely for a limited time, so that no kernel thread runs on it. */
 static void *spin(void *arg)
 {
 	const struct sched_param first = { .sched_priority = 10 };

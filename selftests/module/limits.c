@@ -264,7 +264,7 @@ LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", FILES + 100));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_owners", FILES + 100));
-	/* The kernel charges memory for each processor ahead of time. */
+	/* The kernel charges memory for each CPU ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
 	others = open_many("/dev/null", fds);
@@ -378,7 +378,7 @@ LIMITS_TEST(R31_a_remaining_wait_holds_no_memory_of_cancelled_waits)
 		entries[j].wait = (struct memwait_wait) { .addr = (uintptr_t)self->word,
 							  .deadline = MEMWAIT_FOREVER,
 							  .flags = U32 };
-	/* The kernel charges memory for each processor ahead of time. */
+	/* The kernel charges memory for each CPU ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
 	before = read_number(CGROUP "/memory.current");

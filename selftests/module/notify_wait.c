@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R17: NOTIFY_WAIT has the effect of NOTIFY followed by WAIT, and a restart does not notify twice.
- * R36: the woken thread may run on the caller's processor.
+ * R36: the woken thread may run on the caller's CPU.
  */
 #include <sys/utsname.h>
 
@@ -629,11 +629,11 @@ MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_notify_word_leaves_notified)
 	EXPECT_EQ(UNTOUCHED, arg.notified);
 }
 
-/* R36: a thread that is about to sleep gives its processor to the thread that it wakes. */
+/* R36: a thread that is about to sleep gives its CPU to the thread that it wakes. */
 
 #define SLEEPERS	40
 
-/* A thread that last ran on the second processor. It records the processor on which it is woken. */
+/* A thread that last ran on the second CPU. It records the CPU on which it is woken. */
 struct sleeper {
 	pthread_t thread;
 	int fd;
@@ -661,8 +661,8 @@ static void *sleeper_main(void *arg)
 }
 
 /*
- * Returns how many sleepers are woken on the first processor, on which this thread runs, or -1.
- * This thread sleeps only if @result, the result of its wait, is MEMWAIT_OK.
+ * Returns how many sleepers are woken on the first CPU, on which this thread runs, or -1. This
+ * thread sleeps only if @result, the result of its wait, is MEMWAIT_OK.
  */
 static int count_woken_here(int fd, uint32_t *words, int result)
 {
@@ -683,7 +683,7 @@ static int count_woken_here(int fd, uint32_t *words, int result)
 		await_asleep(__atomic_load_n(&sleeper.tid, __ATOMIC_ACQUIRE));
 		arg = notify_then_wait(words, 1, words + 1, expected, deadline);
 		ret = mw_notify_wait(fd, &arg);
-		/* This thread keeps its processor busy. */
+		/* This thread keeps its CPU busy. */
 		while (result != MEMWAIT_OK && !__atomic_load_n(words + 1, __ATOMIC_ACQUIRE))
 			;
 		pthread_join(sleeper.thread, NULL);
@@ -721,8 +721,7 @@ MEMWAIT_TEST(R36_notify_wait_gives_its_processor_to_the_woken_thread)
 }
 
 /*
- * The wait need not sleep, so on this processor the woken thread would have to queue behind the
- * caller.
+ * The wait need not sleep, so on this CPU the woken thread would have to queue behind the caller.
  */
 MEMWAIT_TEST(R36_notify_wait_that_does_not_sleep_keeps_its_processor)
 {
@@ -757,7 +756,7 @@ static void *spin_on_the_first_processor(void *arg)
 	return NULL;
 }
 
-/* Other threads run on this processor, so the woken thread would have to queue behind them. */
+/* Other threads run on this CPU, so the woken thread would have to queue behind them. */
 MEMWAIT_TEST(R36_notify_wait_leaves_the_choice_to_the_scheduler_if_others_run)
 {
 	struct spinner spinner = { 0 };

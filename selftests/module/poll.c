@@ -553,7 +553,7 @@ MEMWAIT_TEST(R22_a_loop_that_drains_during_a_notify_misses_no_edge)
 		d.woken = 0;
 		ASSERT_EQ(waits, mw_notify(fd, self->shared, MEMWAIT_ALL, U32));
 		/*
-		 * The loop has a higher priority on this processor. Therefore it sleeps now and has
+		 * The loop has a higher priority on this CPU. Therefore it sleeps now and has
 		 * missed no edge.
 		 */
 		TH_LOG("woken %ld times", d.woken);

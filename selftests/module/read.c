@@ -324,7 +324,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	close(fd);
 }
 
-/* Waits until the thread has left its processor and its context switches have been counted. */
+/* Waits until the thread has left its CPU and its context switches have been counted. */
 static void await_switched_out(pid_t tid)
 {
 	char path[64], line[16];
@@ -923,7 +923,7 @@ MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 	}
 }
 
-/* A real-time reader on the processor of the notifier. */
+/* A real-time reader on the CPU of the notifier. */
 struct prompt_reader {
 	pthread_t thread;
 	pid_t tid;

@@ -294,7 +294,7 @@ static int waiters_of_both(int fd, uint32_t *words)
 }
 
 /*
- * R17: the move is one step. A thread on the same processor, which runs as soon as the mover can be
+ * R17: the move is one step. A thread on the same CPU, which runs as soon as the mover can be
  * preempted, finds each waiter in exactly one of the two queues. Some calls move all waiters, other
  * calls some of them.
  */

@@ -73,8 +73,8 @@ static inline void signal_storm_stop(struct signal_storm *storm)
 }
 
 /*
- * Signals and then notifies a child. The child is bound to the same processor and cannot run
- * between the two calls, so the notify counts it. Returns the result of the notify.
+ * Signals and then notifies a child. The child is bound to the same CPU and cannot run between the
+ * two calls, so the notify counts it. Returns the result of the notify.
  */
 static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
 {

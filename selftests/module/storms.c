@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5, R19: storms of notifies from every processor, for MEMWAIT_LOAD_SECONDS. */
+/* R5, R19: storms of notifies from every CPU, for MEMWAIT_LOAD_SECONDS. */
 #include "load_test.h"
 
 #define STORM_WORDS	64
@@ -137,7 +137,7 @@ static void *storm_wait(void *arg)
 	return NULL;
 }
 
-/* Lists the processors on which this process may run. */
+/* Lists the CPUs on which this process may run. */
 static int list_cpus(int *cpus)
 {
 	cpu_set_t set;

@@ -39,7 +39,7 @@ static void die(struct shared *shared)
 {
 	int i, fd = -1;
 
-	/* With this priority, few kernel threads of the same processor run in the meantime. */
+	/* With this priority, few kernel threads of the same CPU run in the meantime. */
 	CHECK(!pin(1));
 	for (i = 0; i < DESCRIPTORS; i++)
 		fd = memwait_open(O_RDONLY);

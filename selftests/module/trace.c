@@ -28,7 +28,7 @@ FIXTURE(trace)
 	char name[64];		/* name of the file */
 	long page;
 	long context;
-	uint64_t offline;	/* mask of processor numbers */
+	uint64_t offline;	/* mask of CPU numbers */
 	struct lines expected;
 };
 
