@@ -139,8 +139,8 @@ static inline int poll_patience(unsigned int seconds)
 }
 
 /*
- * Returns a deadline in 1 us to 4 ms. The time depends on @tries, so that a race has each of its
- * outcomes on slow and fast machines.
+ * Returns a deadline that is between 1 us and 4 ms away. The delay depends on @tries, so that a
+ * race has each of its outcomes both on slow and on fast machines.
  */
 static inline uint64_t soon(unsigned long tries)
 {
@@ -336,8 +336,8 @@ static inline bool mw_readable(int fd)
 }
 
 /*
- * Returns the number of async waits of the user that opened @fd that are pending or unread, plus
- * the charges of files that the last of these waits still hold.
+ * Returns the number of pending or unread async waits that are charged to the user that opened @fd,
+ * plus the charges for files that these waits still hold.
  */
 static inline uint64_t mw_user_waits(int fd)
 {
@@ -368,7 +368,7 @@ static inline uint64_t mw_user_owners(int fd)
 
 /*
  * Waits until there are @n owners. Owners that ended earlier count until a kernel thread frees
- * them. No other process may use the device at that time.
+ * them. No other process may use the device during this call.
  */
 static inline void mw_await_owners(int fd, uint64_t n)
 {
@@ -475,7 +475,7 @@ static inline int name(parameter)						\
 	return call;								\
 }
 
-/* Spins. With one CPU, other threads can run. */
+/* Spins. With one CPU, yields now and then, so that other threads can run. */
 static inline void await_begin(const int *begin)
 {
 	unsigned int looks = 0;
@@ -544,7 +544,7 @@ do {										\
 } while (0)
 
 /*
- * Delays by up to some hundred microseconds, depending on the round, so that a race has different
+ * Delays by up to a few hundred microseconds, depending on the round, so that a race has different
  * outcomes.
  */
 static inline void linger(int round)
@@ -652,7 +652,7 @@ static inline pid_t fork_child(void)
 	return pid;
 }
 
-/* Forks a process that exits with the value of an expression. Evaluates to the process id. */
+/* Forks a process that exits with the value of an expression. Evaluates to the child's PID. */
 #define run_in_child(expression)		\
 ({						\
 	pid_t child_ = fork_child();		\

@@ -103,7 +103,7 @@ PLACE(memwait_info, user_contexts, 40);
 PLACE(memwait_info, max_user_owners, 48);
 PLACE(memwait_info, user_owners, 56);
 
-/* The size of the part of struct memwait_info that a caller of the first version knows. */
+/* The size of struct memwait_info in the first version of the ABI. */
 #define INFO_LEAST	32
 
 SAME(MEMWAIT_OK, 0);

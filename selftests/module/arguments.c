@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R2, R3, R10: every kind of invalid argument, in every ioctl. A call that is refused has no
- * effect: its argument is unchanged, existing waiters still wait, and no waiter was added.
+ * effect: its argument is unchanged, existing waiters are still waiting, and no waiter was added.
  */
 #include <stddef.h>
 
@@ -475,8 +475,8 @@ MEMWAIT_TEST(R10_words_of_devices_are_refused)
 }
 
 /*
- * The call fails before it has any effect and before it makes any check, including whether it would
- * have to wait.
+ * The call fails before it has any effect and before it checks anything else, including whether it
+ * would have to wait.
  */
 MEMWAIT_TEST(R2_structs_that_cannot_be_written_are_efault)
 {

@@ -169,7 +169,10 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 {
 	int fds[40], i, j;
 
-	/* One notify cannot collect so many contexts for its final wake-ups. Each has two waits. */
+	/*
+	 * There are more contexts than one notify can collect for its final wake-ups. Each context
+	 * has two waits.
+	 */
 	for (i = 0; i < 40; i++) {
 		fds[i] = open_device(O_NONBLOCK);
 	}
@@ -355,8 +358,8 @@ struct collector {
 };
 
 /*
- * Notifies all waiters and reads the completions, again and again; once more after *stop has been
- * set.
+ * Repeatedly notifies all waiters and reads the completions, and does so once more after *stop has
+ * been set.
  */
 static void *collect(void *arg)
 {

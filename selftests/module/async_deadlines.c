@@ -41,7 +41,9 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 	uint64_t ms = 500, base, id;
 	int i, pending, cancelled;
 
-	/* Retries with later deadlines until no deadline has passed when all waits are armed. */
+	/*
+	 * Retries with later deadlines until all waits are armed before the first deadline passes.
+	 */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -87,7 +89,7 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 	uint64_t ms = 500, deadline;
 	int woken, n;
 
-	/* Retries with later deadlines until the first wait was notified before its deadline. */
+	/* Retries with later deadlines until the first wait is notified before its deadline. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -114,8 +116,8 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	int i, armed = 0, n;
 
 	/*
-	 * The waits are armed in the order of their deadlines. No deadline may have passed when its
-	 * wait is armed.
+	 * The waits are armed in the order of their deadlines. Each wait must be armed before its
+	 * deadline passes.
 	 */
 	for (ms = 5; armed < 5; ms *= 2) {
 		ASSERT_TRUE(renew(&self->fd));
@@ -185,9 +187,7 @@ MEMWAIT_TEST(R4_equal_async_deadlines_all_expire)
 	unsigned char seen[100] = { 0 };
 	int i, n, pending, count = 0;
 
-	/*
-	 * Retries with a later deadline until the deadline has not passed when all waits are armed.
-	 */
+	/* Retries with a later deadline until all waits are armed before the deadline passes. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -270,7 +270,7 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_follow_a_clock_step_back)
 	struct pollfd pfd;
 	struct timespec ts;
 
-	/* Retries with a later deadline until the deadline has not passed before the clock step. */
+	/* Retries with a later deadline until the clock is stepped before the deadline passes. */
 	for (;;) {
 		ms *= 2;
 		ASSERT_TRUE(renew(&self->fd));
@@ -300,8 +300,8 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_follow_a_clock_step_back)
 #define BUSY	16
 
 /*
- * In this context more waits are always complete than a read returns. The deadline must still be
- * met.
+ * This context always has more completed waits than one read returns. A deadline must still be
+ * detected.
  */
 MEMWAIT_TEST(R19_continuous_completions_delay_no_deadline)
 {

@@ -47,7 +47,7 @@ static inline void reader_start(struct reader *reader, int fd)
 	runner_await_asleep(&reader->runner);
 }
 
-/* Replaces a context by a new context. Returns whether the new context could be opened. */
+/* Replaces a context with a new context. Returns whether the new context could be opened. */
 static inline bool renew(int *fd)
 {
 	close(*fd);

@@ -339,7 +339,6 @@ MEMWAIT_TEST(L10_R35_a_bound_context_outlives_threads_and_children)
 	close(child.fd);
 }
 
-/* The context survives until its process has closed the last of its descriptors. */
 MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 {
 	struct shared *shared = (void *)self->shared;
@@ -653,8 +652,8 @@ MEMWAIT_TEST(L10_fdinfo_of_a_bound_context_is_read_while_it_ends)
 #define WAITS	300
 
 /*
- * The last close races with the end of the context, at every point of it. The process may be killed
- * while it closes its own copy.
+ * The last close races with the end of the context, at any point of the end. The process may be
+ * killed while it closes its own copy.
  */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 {
@@ -878,7 +877,9 @@ static void *bind_and_arm(void *arg)
 	return NULL;
 }
 
-/* Runs in a process that shares the descriptor table: closes some descriptors at any time. */
+/*
+ * Runs in a process that shares the descriptor table: closes some descriptors at arbitrary times.
+ */
 static int close_some(void *arg)
 {
 	struct storm *storm = arg;

@@ -123,7 +123,7 @@ MEMWAIT_TEST(R23_ids_that_never_existed_are_enoent)
 
 /*
  * An id is not reused, however often the memory of a wait is reused. The first and the last wait
- * stay.
+ * stay pending.
  */
 MEMWAIT_TEST(R18_an_id_is_not_reused)
 {

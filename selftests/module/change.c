@@ -281,7 +281,7 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-/* A process is killed while it posts. Everything that it had changed has also been notified. */
+/* A process is killed while it posts. Each of its changes must also have been notified. */
 MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 {
 	struct follower f = { .fd = self->fd, .word = self->shared };
@@ -298,7 +298,7 @@ MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 			for (;;)
 				mw_change(self->fd, self->shared, MEMWAIT_CHANGE_ADD, 1, 1, NULL);
 		}
-		/* The delay grows, because the process may need that long until it posts. */
+		/* The delay grows, because the process may take that long to post. */
 		pause.tv_nsec = next_random(&random) % (500000 + i / 200 * 500000 % 100000000);
 		nanosleep(&pause, NULL);
 		kill_child(pid);
@@ -314,7 +314,7 @@ MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 
 /*
  * A process is killed while it notifies many waiters. Either it has changed nothing, or it notifies
- * all.
+ * all waiters.
  */
 MEMWAIT_TEST(R38_no_kill_comes_between_two_steps)
 {

@@ -114,7 +114,10 @@ static void expect_sleep(struct __test_metadata *_metadata, int fd, uint32_t *wo
 	EXPECT_EQ(9, r.done.user_data);
 }
 
-/* If a reader finds that the wait of a deadline has ended, it does not spin. */
+/*
+ * If the wait that had a deadline has ended for another reason, or was read, a reader sleeps
+ * instead of spinning.
+ */
 MEMWAIT_TEST(R30_a_reader_sleeps_when_no_deadline_is_left)
 {
 	struct memwait_completion done;
@@ -198,7 +201,7 @@ struct spinner {
 	int *stop;
 };
 
-/* Uses its CPU completely for a limited time, so that no kernel thread runs on it. */
+/* Occupies its CPU for a limited time, so that no kernel thread runs on it. */
 static void *spin(void *arg)
 {
 	const struct sched_param first = { .sched_priority = 10 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R35: processes that have begun to die and take long to do so. Either a tracer stops their threads
- * at the exit stop, or they dump core to a pipe that is not read. A dying process still has all its
- * descriptors and its memory.
+ * R35: processes that have begun to die and take a long time to do so. Either a tracer stops their
+ * threads at the exit stop, or they dump core to a pipe that is not read. A dying process still has
+ * all its descriptors and its memory.
  */
 #include "owner_test.h"
 #include "several_test.h"
@@ -225,7 +225,8 @@ OWNER_TEST(R35_a_notify_passes_over_the_waits_of_a_dying_process)
 }
 
 /*
- * A thread that has taken a fatal signal counts as dead immediately, even if its exit takes long.
+ * A thread that has taken a fatal signal counts as dead immediately, even if its exit takes a long
+ * time.
  */
 OWNER_TEST(R35_a_thread_that_takes_a_fatal_signal_is_dead)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Failures of allocations and of copies from or to user space. In each call, fault injection makes
- * each possible place fail once. The tests are skipped if the kernel has no fault injection.
+ * Failures of allocations and of copies from or to user space. In each call, fault injection causes
+ * each possible failure once. The tests are skipped if the kernel has no fault injection.
  */
 #include "several_test.h"
 
@@ -77,7 +77,7 @@ FIXTURE_TEARDOWN(fail)
 
 #define FAIL_TEST(name)	TEST_F_TIMEOUT(fail, name, 300)
 
-/* Makes the n-th failure point that the calling thread reaches fail. */
+/* Causes the n-th failure point that the calling thread reaches to fail. */
 static void fail_nth(int nth, int n)
 {
 	char text[16];
@@ -91,7 +91,7 @@ static void fail_nth(int nth, int n)
 static bool has_failed(int nth)
 {
 	char text[16] = "";
-	/* If this read itself fails, no failure was injected before. */
+	/* If this read itself fails, no failure had been injected before. */
 	bool failed = pread(nth, text, sizeof(text) - 1, 0) > 0 && !strtol(text, NULL, 10);
 
 	while (pwrite(nth, "0", 1, 0) < 0)
@@ -154,7 +154,7 @@ FAIL_TEST(open)
 			errors += fd < 0;
 		}
 		EXPECT_LT(0, errors);
-		/* The same is tested as a user that has no other context. */
+		/* Repeat the test as a user that has no other context. */
 		ASSERT_EQ(0, setreuid(64003, -1));
 	}
 }

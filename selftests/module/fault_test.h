@@ -24,7 +24,7 @@ static inline int hold_page(void *page, size_t size)
 	return fd;
 }
 
-/* Makes each store to an existing page block. Returns a userfaultfd, or a negative errno. */
+/* Causes each store to an existing page to block. Returns a userfaultfd, or a negative errno. */
 static inline int hold_stores(void *page, size_t size)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };

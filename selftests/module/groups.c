@@ -206,7 +206,7 @@ MEMWAIT_TEST(R24_group_counts_as_many_waits_as_words)
 		close(fd);
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 	}
-	/* Waits of threads and entries that do not wait are not counted. */
+	/* Neither waits of threads nor entries that do not wait are counted. */
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, MOST, in_ms(1), 0, NULL));
 	waits[1].expected = 1;
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_group(self->fd, waits, MOST, FOREVER, 0, 0, NULL));
@@ -349,7 +349,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 
-	/* Four and four waits fit. After that there is no room for the third group. */
+	/* Two groups of four waits fit. After that there is no room for a third group. */
 	for (i = 0; i < 3; i++)
 		e[i] = group_entry(waits, 4, FOREVER, 0, i);
 	EXPECT_EQ(2, mw_batch(self->fd, e, 3));

@@ -406,7 +406,6 @@ IDS_TEST(R37_only_root_reads_the_list)
 #define NEW	3
 #define READS	100
 
-/* Reading the list comes to an end, however fast new ids are created. */
 IDS_TEST(R29_reading_the_list_ends_while_ids_are_created)
 {
 	int list = open(IDS, O_RDONLY), fds[NEW * READS], reads, i, nr = 0;

@@ -213,7 +213,7 @@ KEPT_TEST(R11_ofd_lock_ends_with_its_descriptor)
 	expect_notified(_metadata, self->fd, self->place.file);
 }
 
-/* Tests a lease of the closed file, and a lease that only another open file had prevented. */
+/* Tests a lease on the closed file, and a lease that only another open file had prevented. */
 KEPT_TEST(R11_lease_ends_with_its_descriptor)
 {
 	int opened = arm(self->fd, self->place.file, O_RDONLY, NULL), other;
@@ -814,8 +814,8 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		ASSERT_TRUE(freeze(self->root, self->place.path));
 		runner_start(&freer.runner, free_file, &freer);
 		/*
-		 * If the thread slept at any other place, the wait would not have been removed yet,
-		 * and its pin would still exist.
+		 * If the thread slept anywhere else, the wait would not have been removed yet, and
+		 * its pin would still exist.
 		 */
 		sleep_until(mw_fdinfo(freer.fd, "pins") == 1 &&
 			    thread_state(freer.runner.tid) == 'D');

@@ -421,7 +421,7 @@ MEMWAIT_TEST(R11_truncate_during_a_wait)
 	w.addr = area.a;
 	waiter_start(&w);
 	EXPECT_EQ(0, ftruncate(area.file, 0));
-	/* The word cannot be read any more, so no new wait can begin. The waiter still waits. */
+	/* The word can no longer be read, so no new wait can begin. The waiter is still waiting. */
 	EXPECT_EQ(-EFAULT, mw_wait(self->fd, area.b, 0, 0, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, area.b, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));

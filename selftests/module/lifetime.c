@@ -369,8 +369,8 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	pid = fork_child();
 	if (!pid) {
 		/*
-		 * The wait is armed in the sender's context with the receiver's memory: the key is
-		 * that of the submitter.
+		 * The wait is armed in the sender's context, on a word in the receiver's memory:
+		 * the key is determined by the process that submits the wait.
 		 */
 		fd = receive_fd(sockets[1], NULL);
 		if (mw_arm(fd, word, 2) != MEMWAIT_PENDING || mw_waiters(fd, word, U32) != 1)
@@ -381,7 +381,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 			_exit(3);
 		_exit(0);
 	}
-	/* A separate context, because the child inherits the context of the fixture in any case. */
+	/* Use a separate context, because the child inherits the fixture's context in any case. */
 	fd_of_child = open_device(O_NONBLOCK);
 	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child, 0));
 	EXPECT_EQ(0, child_status(pid));

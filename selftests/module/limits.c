@@ -176,7 +176,7 @@ LIMITS_TEST(R37_root_sees_what_each_user_uses)
 	EXPECT_EQ(root.waits, usage.waits);
 	ASSERT_EQ(1, write(end[1], &c, 1));
 	EXPECT_EQ(0, child_status(pid));
-	/* The user is freed with its last id, which a work reaps. */
+	/* The user is freed with its last id, which a work item reaps. */
 	sleep_until(!find_user(NOBODY, &usage));
 }
 
@@ -609,7 +609,6 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 	EXPECT_EQ(0, ret);
 }
 
-/* Users of a namespace that root has created are counted separately. */
 LIMITS_TEST(R31_users_of_a_namespace_of_root_have_separate_limits)
 {
 	int parent, ret;

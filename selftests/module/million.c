@@ -124,7 +124,10 @@ static int sum_pending(struct many *m)
 	return sum;
 }
 
-/* Notifies the remaining waits: each word once, but word 0 until it has no waiters. */
+/*
+ * Notifies the remaining waits: each word once, except word 0, which is notified until it has no
+ * waiters.
+ */
 static int notify_the_rest(struct many *m, int fd, int *wrong)
 {
 	static struct memwait_notify notifies[BATCH];

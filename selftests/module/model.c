@@ -472,7 +472,10 @@ static void empty_queues(struct model *m)
 	}
 }
 
-/* Returns after how many steps there was a difference (which may show only at the end), or 0. */
+/*
+ * Returns the number of steps after which there was a difference (which may show only at the end),
+ * or 0.
+ */
 static int run(struct model *m, const struct step *steps, int nr)
 {
 	struct memwait_info info;

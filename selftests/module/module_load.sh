@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # R26: insmod, rmmod, and rmmod while the module is in use. R31: the default limits. If the module
 # is not installed, MEMWAIT_KO is the name of its file. If the module was loaded before the test, it
-# is loaded afterwards.
+# is loaded again afterwards.
 
 loads=${MEMWAIT_LOADS:-50}
 count=0

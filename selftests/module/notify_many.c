@@ -171,8 +171,8 @@ MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_the_call)
 			EXPECT_EQ(places[i] ? places[i] : errors[j],
 				  mw_notify_many(self->fd, notifies, 40, woken));
 			/*
-			 * The entries before the bad entry have been notified, and no entry after
-			 * it.
+			 * The entries before the bad entry have been notified, but no entry after
+			 * it has been.
 			 */
 			EXPECT_EQ(places[i] ? places[i] : -EAGAIN, mw_read(self->fd, done, 40));
 			for (n = 0; n < 40; n++) {
@@ -505,7 +505,7 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 #define LONG_GROUPS	16
 
 /*
- * Each group takes its own step, whether the groups wait on one word or on several words.
+ * Each group needs a step of its own, whether the groups wait on one word or on several words.
  * Nevertheless the event loop is not woken for each step.
  */
 MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)

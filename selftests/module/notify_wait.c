@@ -494,7 +494,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 }
 
 /*
- * Signals are sent permanently and restart or interrupt calls. Each turn is still passed exactly
+ * Signals are sent continuously, and restart or interrupt calls. Each turn is still passed exactly
  * once.
  */
 MEMWAIT_TEST(R17_notify_wait_ping_pong_with_signals)
@@ -529,7 +529,7 @@ struct race {
 	long oks, notified, interrupted, timed_out, wrong;
 };
 
-/* Notifies a and waits on b. Repeats the call until it ends for another reason than a signal. */
+/* Notifies a and waits on b. Repeats the call until it ends for a reason other than a signal. */
 static void *notify_wait_hard(void *arg)
 {
 	struct race *r = arg;

@@ -562,7 +562,7 @@ static int lock_word(int fd, uint64_t *word, uint64_t me)
 		uint64_t owner = old & MEMWAIT_OWNER_MASK;
 
 		/*
-		 * The lock is free, or its owner is dead: acquires it as contended, because other
+		 * The lock is free, or its owner is dead. Acquire it as contended, because other
 		 * threads may be waiting.
 		 */
 		if (!owner || ret == MEMWAIT_OWNER_DIED) {
@@ -578,10 +578,7 @@ static int lock_word(int fd, uint64_t *word, uint64_t me)
 			continue;
 		old |= CONTENDED;
 		ret = mw_wait(fd, word, old, MEMWAIT_FOREVER, OWNED64);
-		/*
-		 * A death was reported, which may not be the death of the owner: checks the current
-		 * owner.
-		 */
+		/* The reported death may not be that of the owner. Check the current owner. */
 		if (ret == MEMWAIT_OWNER_DIED) {
 			old = __atomic_load_n(word, __ATOMIC_RELAXED);
 			if (old & MEMWAIT_OWNER_MASK)
@@ -645,10 +642,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		i = next_random(&random) % LOCKERS;
 		kill_child(pids[i]);
 		deaths++;
-		/*
-		 * The other threads continue: a later turn begins than the turn at the time of the
-		 * death.
-		 */
+		/* The other threads continue: a new turn begins after the death. */
 		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
 		spin_until(__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) != turns);
 		pids[i] = fork_child();
@@ -664,8 +658,8 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 }
 
 /*
- * R29: an owner of a million locks dies. Its waiters are notified in steps, and each of them once.
- * On kernels with debugging there are fewer locks, which still take several work items.
+ * R29: an owner of a million locks dies. Its waiters are notified in steps, each of them once. On
+ * kernels with debugging there are fewer locks, which still take several work items.
  */
 OWNER_TEST(R29_a_million_words_of_one_owner)
 {

@@ -194,8 +194,8 @@ static inline void *publish_id(void *arg)
 
 /*
  * Returns the number of references to the module, or -1. Before that, waits until the references of
- * dead owners have been dropped, which happens after they no longer count. If another process uses
- * the device, this takes until a time limit.
+ * dead owners have been dropped, which happens after these owners have stopped counting against the
+ * limit. If another process is using the device, this wait ends at a time limit.
  */
 static inline long settled_references(int fd)
 {

@@ -208,7 +208,6 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_position)
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 }
 
-/* The thread retains its position even if the queue was freed in the meantime. */
 PLACE_TEST(R12_a_position_outlives_the_queue)
 {
 	struct thread t = one(self->fd, self->words, variant->way + 1);
@@ -485,7 +484,6 @@ static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *wo
 	}
 }
 
-/* The records of exited threads do not accumulate. */
 MEMWAIT_TEST(R12_positions_of_exited_threads_do_not_accumulate)
 {
 	handle(SIGUSR1, 0);

@@ -139,7 +139,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_if_one_word_differs)
 		await_waiters(self->fd, self->shared + 2, U32, 1);
 		interrupt_thread(t.thread, t.tid);
 		spin_until(set(&t.away));
-		/* A word that has the same index in both calls. */
+		/* Find a word that has the same index in both calls. */
 		for (same = 0; others[i][same] != (int)same; same++)
 			;
 		ARM(self->shared + same, 1);

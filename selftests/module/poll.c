@@ -416,7 +416,7 @@ MEMWAIT_TEST(R22_concurrent_notifies_of_many_contexts_lose_no_edge)
 	struct epoll_event event;
 	void *woken;
 
-	/* The priority is set only for a moment, because threads inherit it. */
+	/* The priority is set only briefly, because threads inherit it. */
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
 		SKIP(return, "SCHED_FIFO: %s", strerror(errno));
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &usual));

@@ -495,7 +495,6 @@ static void *poll_forever(void *arg)
 	return NULL;
 }
 
-/* A thread that only polls takes no deadline from a reader. */
 MEMWAIT_TEST(R22_a_poller_takes_no_deadline_from_a_reader)
 {
 	struct busy_poller busy_pollers[3];
@@ -923,7 +922,7 @@ MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 	}
 }
 
-/* A real-time reader on the CPU of the notifier. */
+/* A real-time reader on the notifier's CPU. */
 struct prompt_reader {
 	pthread_t thread;
 	pid_t tid;
@@ -979,7 +978,7 @@ MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_everything)
 	sleep_until(__atomic_load_n(&r.got, __ATOMIC_ACQUIRE) >= STEPS ||
 		    now_ns(CLOCK_MONOTONIC) >= end);
 	EXPECT_EQ(STEPS, r.got);
-	/* A reader that still sleeps is ended by further completions. */
+	/* Further completions end the read if the reader is still asleep. */
 	if (r.got < STEPS)
 		complete(_metadata, r.fd, self->word, 0, STEPS);
 	pthread_join(r.thread, NULL);

@@ -11,7 +11,7 @@
 
 #define OWNERS		PARAMETERS "max_user_owners"
 
-#define TRIES		20000	/* limit, unless the other process was refused this often: */
+#define TRIES		20000	/* limit, unless the other process has been refused this often: */
 #define LEAST_REFUSED	100
 #define ROUNDS		SOME_OF(3000)
 

@@ -241,7 +241,7 @@ MEMWAIT_TEST(R12_requeue_many)
 }
 
 /*
- * Moves as many waiters as one step moves, one less and one more. The target has no waiter or one
+ * Moves as many waiters as one step moves, one fewer, and one more. The target has no waiter or one
  * waiter.
  */
 MEMWAIT_TEST(R12_requeue_all_of_few_or_many)

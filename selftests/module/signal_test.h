@@ -40,7 +40,7 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 	}
 }
 
-/* Permanently sends SIGUSR1 to one thread, or alternately to two threads. */
+/* Continuously sends SIGUSR1 to one thread, or alternately to two threads. */
 struct signal_storm {
 	pthread_t thread;
 	pthread_t targets[2];

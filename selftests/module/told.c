@@ -446,8 +446,8 @@ OWNER_TEST(R12_an_event_loop_that_got_owner_died_joins_at_the_end)
 
 /*
  * A waiter of high priority need not wait for a kernel thread. In this test all threads run on one
- * CPU. The kernel threads get the CPU only when the dying process has left it, as a zombie with its
- * descriptors closed.
+ * CPU. The kernel threads get the CPU only after the dying process has left it, as a zombie with
+ * its descriptors closed.
  */
 OWNER_TEST(R30_a_dying_process_reports_its_death)
 {

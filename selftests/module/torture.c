@@ -301,8 +301,8 @@ static const char *restless(int64_t *a, int64_t *b)
 		*a = i;
 		*b = __atomic_load_n(&record_of(i)->rested, __ATOMIC_ACQUIRE);
 		/*
-		 * The checks are in this order: if the thread is not forking, the thread itself
-		 * waits.
+		 * The order of the checks matters: if the thread is not forking, it is the thread
+		 * itself that waits, and not a child.
 		 */
 		if (*b != shared->round &&
 		    (!__atomic_load_n(&record_of(i)->nr_waiting, __ATOMIC_ACQUIRE) ||

@@ -312,8 +312,8 @@ static uint64_t user_data(int number, uint32_t slot)
 }
 
 /*
- * Takes a slot and fills in its entry with one word, with the ordered word if it is given, or with
- * a group. Returns false if the slot is in use.
+ * Takes a slot and fills in its entry with one word, with @ordered if it is not 0, or with a group.
+ * Returns false if the slot is in use.
  */
 static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 		    struct memwait_wait *waits, uint8_t ordered)

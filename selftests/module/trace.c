@@ -219,10 +219,7 @@ TRACE_TEST(R9_private_takes_no_mmap_lock)
 {
 	if (access(TRACING MMAP_LOCK, F_OK))
 		SKIP(return, "this kernel has no mmap_lock events");
-	/*
-	 * Accesses all memory that is used for the first time, so that it causes no page fault
-	 * later.
-	 */
+	/* Accesses all memory that the test uses, so that it causes no page fault later. */
 	*self->private = 0;
 	use_private_word(_metadata, self->fd, self->private);
 	ASSERT_EQ(0, count_mmap_locks());

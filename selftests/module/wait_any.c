@@ -201,7 +201,7 @@ MEMWAIT_TEST(R16_any_reports_which_word_was_notified)
 			any_start(&w);
 			EXPECT_EQ(1, waiters_of(self->fd, &waits[0]));
 			EXPECT_EQ(1, mw_notify(self->fd, self->word + i, MEMWAIT_ALL, U32));
-			/* The thread is in no queue any more. */
+			/* The thread is no longer in any queue. */
 			EXPECT_TRUE(nobody(self->fd, waits, n));
 			EXPECT_EQ(0, mw_notify(self->fd, self->word + (i + 1) % n, MEMWAIT_ALL,
 					       U32));

@@ -13,7 +13,7 @@ static const uint32_t sizes[] = {
 /* Words that no test notifies. */
 static uint32_t quiet[MOST];
 
-/* Makes a group of n words whose last word is the tested word. */
+/* Builds a group of n words whose last word is the tested word. */
 static void behind_others(struct memwait_wait *waits, int n, const volatile void *addr,
 			  uint64_t expected, uint32_t flags)
 {
@@ -558,7 +558,7 @@ MEMWAIT_TEST(R6_stop_and_continue_do_not_end_a_wait)
 	await_waiters(self->fd, self->shared, U32, 1);
 	kill(pid, SIGSTOP);
 	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
-	/* On PREEMPT_RT a stopped thread may still wait for a kernel lock. */
+	/* On PREEMPT_RT a stopped thread may still be waiting for a kernel lock. */
 	await_state(pid, 'T');
 	kill(pid, SIGCONT);
 	await_waiters(self->fd, self->shared, U32, 1);
