@@ -36,7 +36,7 @@ enum places { APART, TOGETHER, ANYWHERE };
 struct shared {
 	uint32_t words[2][MOST_WORDS];
 	long turns;		/* number of turns; the peer that has the turn counts */
-	pid_t second;		/* process id, set when the second peer is ready */
+	pid_t second;		/* PID, set when the second peer is ready */
 };
 
 /*

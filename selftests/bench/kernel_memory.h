@@ -14,7 +14,7 @@
  */
 static inline double kernel_memory(void)
 {
-	/* For some time each CPU counts separately. root can have the counts added up. */
+	/* Each CPU counts separately for some time. root can cause the counts to be added up. */
 	write_file("/proc/sys/vm/stat_refresh", "1");
 	return 1024.0 * ((double)read_number_of("/proc/meminfo", "Slab") +
 			 (double)read_number_of("/proc/meminfo", "VmallocUsed"));

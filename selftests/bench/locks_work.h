@@ -146,8 +146,8 @@ static int lock_alone(struct work *work, int me)
 	int err = 0;
 
 	/*
-	 * There are two loops, because the check of the library would affect the measurement in
-	 * this place.
+	 * There are two loops, because a check of the library inside the loop would affect the
+	 * measurement.
 	 */
 	for (; work->library == PEER && *count < work->share; ++*count) {
 		err |= pthread_mutex_lock(&work->glibc.mutex);

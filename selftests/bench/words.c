@@ -255,7 +255,7 @@ static void meet(int *there, int n)
 		sched_yield();
 }
 
-/* A worker thread. There are as many threads as CPUs, or as there is work for. */
+/* A worker thread. There are as many threads as CPUs, or fewer if there is not enough work. */
 struct worker {
 	pthread_t thread;
 	const struct table *table;

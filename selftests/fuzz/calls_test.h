@@ -86,7 +86,7 @@ static void do_cancel(struct thread *t)
 	CHECK(t, t->ret != -EFAULT || !passed(t, at));
 }
 
-/* Makes a group of adjacent words, or of one word several times. */
+/* Builds a group of adjacent words, or of one word several times. */
 static void make_group(struct memwait_wait *waits, uint32_t nr, uint8_t word, uint8_t value,
 		       uint8_t flags)
 {
@@ -197,7 +197,7 @@ static void do_wait_async(struct thread *t)
 	if (i < ENTRIES && in_area(t, (uintptr_t)&entry[i + 1] - 1) &&
 	    memcmp(&entry[i], &before[i], sizeof(before[i])))
 		check_entry(t, &entry[i], &before[i], true);
-	/* If the count was large, there may be entries behind the entries that were made. */
+	/* If the count was large, there may be entries after those that were built. */
 	for (i = ENTRIES; i <= nr; i++)
 		may_change(t, (uintptr_t)&entry[i].id, 16);
 	/* The array did not fit into the area. */

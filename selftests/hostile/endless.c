@@ -3,7 +3,7 @@
 #include "hostile_test.h"
 
 /*
- * A thread that moves all waits back and forth forever. It either has its CPU to itself or is
+ * A thread that moves all waits back and forth forever. It either has a CPU to itself or is
  * preempted.
  */
 #define SAMPLES	21

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * R28 to R31: effects that a program can have on others through the device. Each test makes an
- * attack and bounds its cost for another process. Measurements are printed. The bounds are wide, so
- * that they are met on a busy emulated machine, but they still distinguish a successful attack from
- * a failed attack. The tests have separate boots, with the kernel's default stall limits.
+ * R28 to R31: effects that a program can have on others through the device. Each test attacks
+ * another process, and bounds the cost to that process. Measurements are printed. The bounds are
+ * wide, so that they are met on a busy emulated machine, but they still distinguish a successful
+ * attack from a failed attack. The tests have separate boots, with the kernel's default stall
+ * limits.
  *
  * MEMWAIT_HOSTILE_WAITS sets the number of async waits in tests that depend on it.
  */

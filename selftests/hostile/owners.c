@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R28, R30, R31: deaths of owners that many waits name, and deaths that take long. */
+/* R28, R30, R31: deaths of owners that many waits name, and deaths that take a long time. */
 #include "hostile_test.h"
 
 /*
@@ -155,7 +155,7 @@ struct preempter {
 	int reported, in_time, failed;
 };
 
-/* Prevents all other threads from running on the CPU until the death was reported. */
+/* Prevents all other threads from running on the CPU until the death has been reported. */
 static void *preempt(void *arg)
 {
 	struct preempter *preempter = arg;

@@ -235,7 +235,8 @@ LIMITS_TEST(R29_an_expiry_of_many_waits_yields_the_processor)
 /*
  * R29: one notify of several contexts, which ends one wait of each context. An epoll set contains
  * each context once for each descriptor. The time for the pollers of one context is spent in other
- * parts of the kernel, but other threads must get the CPU before the next context.
+ * parts of the kernel, but other threads must get the CPU before the pollers of the next context
+ * are woken.
  */
 #define POLLERS		100000
 #define CONTEXTS	16
