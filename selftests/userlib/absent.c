@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-/* The error of open(2) for /dev/memwait while it is hidden. */
+/* The error that open(2) returns for /dev/memwait while the device is hidden. */
 static int absent;
 
 /* A character device major number for local use that is not registered, or 0. */
@@ -61,7 +61,7 @@ static int refuse(unsigned int call)
 	return refuse_call(call, EPERM);
 }
 
-/* The number that the next descriptor will get. */
+/* Returns the number that the next descriptor will get. */
 static int next_number(void)
 {
 	int fd = dup(STDERR_FILENO);
@@ -162,7 +162,10 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(absent, memwait_barrier_init(&barrier, 0, 1));
 	EXPECT_EQ(absent, memwait_barrier_wait(&barrier));
 	EXPECT_EQ(absent, memwait_barrier_init(&barrier, 0, 2));
-	/* A participant that cannot wait has not arrived, so the second one is not the last. */
+	/*
+	 * A participant that cannot wait does not count as arrived, so the second participant is
+	 * not the last.
+	 */
 	for (i = 0; i < 3; i++) {
 		EXPECT_EQ(absent, memwait_barrier_wait(&barrier));
 		EXPECT_EQ(absent, memwait_barrier_timedwait(&barrier, &later_today));
@@ -464,7 +467,7 @@ struct taken {
 	unsigned int call, error;	/* the refused call, and its error */
 };
 
-/* Returns how many calls succeeded although they must not. */
+/* Returns how many calls succeeded although they must fail. */
 static int try_in_a_sandbox(void *arg)
 {
 	struct taken *taken = arg;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Barriers: no participant continues before all have arrived, and a participant that gives up has
- * not arrived.
+ * Barriers: no participant continues before all have arrived, and a participant that gives up does
+ * not count as arrived.
  */
 #include "barrier_test.h"
 #include "../../userlib/internal.h"
@@ -21,7 +21,7 @@ struct shared {
 	int rounds[MEET + 1];
 };
 
-/* In each round all participants must have finished the round before. */
+/* In each round all participants must have finished the previous round. */
 static void check_round(struct shared *shared, int own, int round)
 {
 	int i;
@@ -186,7 +186,7 @@ USERLIB_TEST(L3_a_waiter_that_gives_up_has_not_arrived)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* Either the arrival is undone or the other thread continues, never both and never neither. */
+/* Exactly one of two things happens: the arrival is undone, or the other thread continues. */
 USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 {
 	struct shared *shared = self->shared;
@@ -205,7 +205,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		if (round % 2)
 			sched_yield();
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
-		/* If the other thread waits now, this thread also arrives. */
+		/* If the other thread is waiting now, this thread also arrives. */
 		spin_until(runner_is_done(&last) || memwait_waiters(&shared->barrier, 0) == 1);
 		if (!runner_is_done(&last)) {
 			alone++;
@@ -390,7 +390,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-/* An operation that was released and not yet dispatched counts as not having left. */
+/* An operation that was released but has not been dispatched does not count as having left. */
 USERLIB_TEST(L8_destroy_does_not_wait_forever_for_an_operation)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -447,7 +447,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 	TH_LOG("%d of %d cancelled", taken_back, round);
 }
 
-/* Either both participants have arrived or none. */
+/* Either both participants have arrived, or neither has. */
 USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 {
 	struct timed timed = { .barrier = self->shared, .clock = CLOCK_MONOTONIC };

@@ -93,7 +93,7 @@ USERLIB_TEST(abort_and_reset_check_their_arguments)
 	EXPECT_EQ(0, memwait_barrier_inspect(barrier, NULL, NULL));
 }
 
-/* An abort fails waiting threads, operations and later arrivals, until a reset. */
+/* After an abort, waiting threads, operations and later arrivals fail, until a reset. */
 USERLIB_TEST(an_abort_fails_all)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -414,7 +414,10 @@ static int abort_and_stall(void *arg)
 	return memwait_barrier_abort(last->barrier);
 }
 
-/* A waiter that an abort has failed but not yet woken is not counted as a new arrival. */
+/*
+ * If an abort has ended a wait but has not woken the waiter yet, the waiter does not count as a new
+ * arrival.
+ */
 USERLIB_TEST(a_reset_wakes_waiters_that_an_abort_is_about_to_wake)
 {
 	struct last last = { .barrier = self->shared };
@@ -594,7 +597,10 @@ USERLIB_TEST(R1_no_participant_passes_alone_during_aborts)
 		EXPECT_EQ(0, parts[3].error);
 		EXPECT_EQ(0, crowd->alone);
 		EXPECT_LE(crowd->stop, crowd->serial);
-		/* A reset may discard SERIAL_THREAD of the participants that meet next. */
+		/*
+		 * After a reset, it is possible that no participant of the next round gets
+		 * SERIAL_THREAD.
+		 */
 		EXPECT_LE(crowd->passed, MEET * (crowd->serial + crowd->stop));
 		EXPECT_LE(MEET, crowd->failed);
 		TH_LOG("%d aborts, %d met: %d passed, %d failed", crowd->stop, crowd->serial,

@@ -25,7 +25,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 	EXPECT_EQ(10, to_behind);
 
-	/* The operation has completed, but was not dispatched. */
+	/* The operation has completed, but has not been dispatched. */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
 							  &first.op));
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, sizeof(to_behind),
@@ -74,7 +74,7 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 
 	/*
-	 * The operation has completed, but was not dispatched. The item of @behind is in the
+	 * The operation has completed, but has not been dispatched. The item of @behind is in the
 	 * channel.
 	 */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, sizeof(of_first),

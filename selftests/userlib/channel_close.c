@@ -132,7 +132,7 @@ USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_forever)
 	munmap(obstacle.page, 4096);
 }
 
-/* A slow user delays others of its side, and none of their items is lost. */
+/* A slow user delays other users on the same side, but none of their items is lost. */
 USERLIB_TEST(R1_users_behind_a_slow_one_get_their_items)
 {
 	memwait_channel_t *channel = self->shared;

@@ -141,7 +141,7 @@ static void check_stalled(struct __test_metadata *_metadata, memwait_channel_t *
 	EXPECT_EQ(0, runner_join(&tries));
 	/*
 	 * The blocking call came after the operation, but does not wait for the operation's loop,
-	 * which does not run.
+	 * which is not running.
 	 */
 	EXPECT_EQ(0, runner_join(&nexts));
 	if (!blocks) {
@@ -154,7 +154,7 @@ static void check_stalled(struct __test_metadata *_metadata, memwait_channel_t *
 		EXPECT_EQ(0, trying.cancelled.calls);
 	}
 	EXPECT_EQ(0, runner_join(&behinds));
-	/* This side has transferred three items and the other side one. */
+	/* This side has transferred three items, and the other side has transferred one. */
 	if (!blocks)
 		EXPECT_EQ(2, memwait_channel_length(channel));
 	EXPECT_EQ(0, memwait_channel_destroy(channel));

@@ -125,7 +125,7 @@ USERLIB_TEST(L9_what_an_operation_received_passes_to_the_next)
 	}
 }
 
-/* A thread or a process that calls give() on request and reports that it has. */
+/* A thread or a process that calls give() on request and reports that it has done so. */
 struct giver {
 	const struct way *way;
 	void *object;
@@ -147,8 +147,8 @@ static int give_when_asked(struct giver *giver)
 }
 
 /*
- * If the object is given while the loop is being closed, either a callback or the next thread gets
- * the object.
+ * If the object becomes available while the loop is being closed, either a callback or the next
+ * thread gets the object.
  */
 static void race_with_give(struct __test_metadata *_metadata, const struct object *kind,
 			   void *object, struct giver *giver, int *called)

@@ -80,7 +80,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 	}
 }
 
-/* The broadcaster does not hold the mutex, and no other thread does. */
+/* Neither the broadcaster nor any other thread holds the mutex. */
 USERLIB_TEST(R5_broadcast_without_the_mutex_wakes_all)
 {
 	struct monitor *monitor = self->shared;
@@ -348,7 +348,7 @@ static int close_device_but(int fd, int loop)
 	return closed;
 }
 
-/* How often a thread has gone to sleep, from its status in /proc. */
+/* Returns how often a thread has gone to sleep, from its status in /proc. */
 static long times_asleep(int status)
 {
 	static const char name[] = "\nvoluntary_ctxt_switches:";

@@ -20,11 +20,11 @@ USERLIB_TEST(L3_cancel_in_any_state_passes_the_signal_on)
 			switch (state) {
 			case 0:	/* waits for the signal */
 				break;
-			case 1:	/* was signalled, but not dispatched */
+			case 1:	/* was signalled, but has not been dispatched */
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 				break;
 			case 2:	/* waits for the mutex */
-			case 3:	/* holds the mutex, but was not dispatched */
+			case 3:	/* holds the mutex, but has not been dispatched */
 				ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 				ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));

@@ -201,7 +201,7 @@ static void pause_a_moment(void)
 {
 	struct timespec time = { .tv_nsec = NSEC_PER_MSEC / 10 + draw(5 * NSEC_PER_MSEC) };
 
-	/* Half of the pauses are short, so that there are many. */
+	/* Half of the pauses are short, so that there are many pauses. */
 	if (one_in(2))
 		time.tv_nsec /= 10;
 	nanosleep(&time, NULL);

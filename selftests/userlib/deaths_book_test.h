@@ -385,7 +385,7 @@ static int init(int o)
 }
 
 /*
- * No process uses the object any more. Processes that died while they used the object must not
+ * No process uses the object any longer. Processes that died while they used the object must not
  * prevent its destruction.
  */
 static int destroy(int o)

@@ -28,7 +28,7 @@ struct guarded {
 	uint64_t turns;		/* how often it was locked */
 	uint64_t died;		/* how often EOWNERDEAD was returned */
 	uint32_t inside;	/* 1 + slot of its owner */
-	uint32_t ruined;	/* the lock was unlocked inconsistent */
+	uint32_t ruined;	/* the lock was unlocked while inconsistent */
 	/* Members that only queues use: */
 	memwait_cond_t filled, freed;
 	uint64_t made, taken;
@@ -351,7 +351,7 @@ static int call_word(struct guarded *g, enum form how, const struct timespec *ti
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0)
 			break;
 		woken |= ret != MEMWAIT_NOT_EQUAL;
-		/* A process has died, which was not necessarily the owner. */
+		/* A process has died, but not necessarily the owner. */
 		if (ret == MEMWAIT_OWNER_DIED &&
 		    wait_for_word(&g->word, old, TRY, NULL) == MEMWAIT_OWNER_DIED &&
 		    change_word(&g->word, &old, id | CONTENDED)) {

@@ -145,8 +145,8 @@ static bool mark(uint64_t (*marks)[MOST_ITEMS / 64], int sender, uint64_t number
 }
 
 /*
- * Makes the next item in *item and records its number before it is sent. Returns false if this
- * round has no more items.
+ * Stores the next item in *item, and records its number before the item is sent. Returns false if
+ * this round has no more items.
  */
 static bool make_item(struct item *item)
 {

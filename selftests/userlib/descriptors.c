@@ -49,7 +49,7 @@ static int open_thing(int thing)
 	}
 }
 
-/* Gives the number to another file, and returns the file's status in @st. */
+/* Replaces the descriptor by another file, and stores the file's status in *st. */
 static int replace(int number, int thing, struct stat *st)
 {
 	int fd;

@@ -2,9 +2,9 @@
 /*
  * L8: a condition variable, barrier, wait group or channel can be destroyed when all its waiters
  * have been woken. Destroy waits until they have left, however long that takes, and fails only if a
- * waiter still waits. The last reader of a read-write lock can destroy the lock even if the writer
- * before it has not returned from its unlock. The receiver of the last item can destroy the channel
- * even if the sender has not returned from its call.
+ * waiter is still waiting. The last reader of a read-write lock can destroy the lock even if the
+ * writer before it has not returned from its unlock. The receiver of the last item can destroy the
+ * channel even if the sender has not returned from its call.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
@@ -329,7 +329,7 @@ USERLIB_TEST(L8_destroy_waits_for_a_stopped_process)
 /* The process has made an ioctl that waits. */
 static bool has_waited;
 
-/* Runs in a child of fork(). Returns 0 if destroy fails with EBUSY and does not wait. */
+/* Runs in a child process. Returns 0 if destroy fails with EBUSY and does not wait. */
 static int destroy_copy(const struct use *use)
 {
 	has_waited = false;

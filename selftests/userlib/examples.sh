@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Runs the examples of the library and of its manual pages. Each example ends by itself. Its exit
 # status is 0 if its results are as expected, and 4 if this kernel lacks a feature. A pthreads
-# program that is built with the library, NAME-memwait, must print the same as NAME. An example that
-# is shown in a manual page must print NAME.txt (without the licence line), which the page shows. No
-# example may leave a file behind.
+# program that is built with the library, NAME-memwait, must print the same output as NAME. An
+# example that is shown in a manual page must print NAME.txt (without the licence line), which the
+# page shows. No example may leave a file behind.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
 slowness=${MEMWAIT_SLOWNESS:-1}
 cd "$(dirname "$0")" || exit 1

@@ -55,7 +55,7 @@ static int lock_later(void *arg)
 	return err ? err : memwait_mutex_unlock(later->mutex);
 }
 
-/* Makes the operation late: it has lost the mutex too often, and its loop does not run now. */
+/* Makes the operation late: it has lost the mutex too often, and its loop is not running now. */
 static void make_late(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	must(memwait_mutex_lock(mutex));

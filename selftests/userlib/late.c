@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * L11: a waiter tries once more before it returns ETIMEDOUT. The first waiter in the queue is an
- * operation, which is woken but whose loop does not run. The waiter behind it gets the object when
- * its own deadline has passed.
+ * operation, which is woken but whose loop is not running. The waiter behind it gets the object
+ * when its own deadline has passed.
  */
 #include "objects_test.h"
 
@@ -33,7 +33,7 @@ static const struct thing {
 	{ "private channel, a sender", &send_way, &send_way, MEMWAIT_PRIVATE },
 };
 
-/* The first waiter, whose loop does not run, and behind it a thread or an operation. */
+/* The first waiter, whose loop is not running, and behind it a thread or an operation. */
 struct late {
 	const struct thing *thing;
 	void *object;
@@ -107,8 +107,8 @@ static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
 		late->loop = other;
 		memwait_op_init(&late->first.op, first, count_call, &late->first);
 		/*
-		 * Repeats with a later deadline until the object is given before the waiter's
-		 * deadline.
+		 * Repeats with a later deadline until the object becomes available before the
+		 * waiter's deadline.
 		 */
 		for (ms = 100, in_time = false; !in_time; ms *= 2) {
 			uint64_t deadline = in_ms(ms);

@@ -692,7 +692,6 @@ USERLIB_TEST(a_run_that_ends_wakes_a_sleeping_run)
 	EXPECT_EQ(0, runner_join(&runner));
 }
 
-/* A stop ends only runs that are in progress. */
 USERLIB_TEST(a_stop_does_not_end_later_runs)
 {
 	struct counted_op counted = { 0 };

@@ -448,7 +448,7 @@ static void fork_and_look(memwait_op_t *op, int result, void *data)
 	}
 }
 
-/* The child does not own the lock, and the library does not unlock it there. */
+/* The child does not own the lock, and the library does not unlock it in the child. */
 USERLIB_TEST(L1_a_child_does_not_unlock_what_execute_locked_has_locked)
 {
 	struct forking forking = { .mutex = self->shared };
@@ -796,7 +796,10 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 			ret = memwait_mutex_lock_async(mutex, &second.op);
 			if (ret)
 				break;
-			/* This thread did not run for as long as the lock is reserved. */
+			/*
+			 * This thread did not run until the reservation of the lock had ended. Try
+			 * again.
+			 */
 			ASSERT_EQ(0, memwait_op_cancel(&first.op));
 		}
 		ASSERT_EQ(EINPROGRESS, ret);
@@ -806,11 +809,11 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
 		EXPECT_EQ(0, second.result);
-		/* The lock is not reserved any more. */
+		/* The lock is no longer reserved. */
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
 
-		/* A later caller does not wait long for an operation whose loop does not run. */
+		/* A later caller does not wait long for an operation whose loop is not running. */
 		first.calls = 0;
 		ASSERT_EQ(0, lose(mutex, &first, self->loop));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));

@@ -114,7 +114,7 @@ static int take(const struct way *way, void *object)
 	return way->wait_until(object, CLOCK_MONOTONIC, &long_ago);
 }
 
-/* Returns the time at which a wait of a function with @clock must end, which is @ms from now. */
+/* Returns the deadline that is @ms from now, for a function that takes @clock. */
 static struct timespec time_for(clockid_t clock, long ms)
 {
 	if (clock == MEMWAIT_RELATIVE)
@@ -122,7 +122,7 @@ static struct timespec time_for(clockid_t clock, long ms)
 	return in_time(clock, ms);
 }
 
-/* Returns a time some microseconds from now, at which the other thread approximately acts. */
+/* Returns a time some microseconds from now, which is about when the other thread acts. */
 static struct timespec soon_after(int round)
 {
 	struct timespec time = in_time(CLOCK_MONOTONIC, 0);
@@ -371,10 +371,7 @@ static bool has_one_outcome(int outcome, int rounds)
 	return !outcome || outcome == rounds;
 }
 
-/*
- * The object goes either to the operation or to the thread behind it, never to both and never to
- * neither.
- */
+/* The object goes to exactly one of the operation and the thread behind it. */
 OBJECT_TEST(L3_cancel_races_with_give)
 {
 	const struct way *way = variant->way;

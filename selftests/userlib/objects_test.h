@@ -10,7 +10,7 @@
 
 /*
  * A way to wait for an object. @make initialises the object so that the next caller must wait.
- * @wait and the members after it are the functions of the library. @give, called by the holder,
+ * @wait and the members after it are the functions of the library. The holder calls @give, which
  * lets one waiter (or all waiters) continue. A waiter that got the object calls @give_back, which
  * is NULL if nothing has to be given back. Waiters sleep at the offset @word, or at @other_word if
  * that is not 0.

@@ -136,7 +136,6 @@ USERLIB_TEST(L9_an_operation_that_has_not_begun_has_no_result)
 	EXPECT_EQ(-EINVAL, memwait_op_wait(&waiting.op, NULL));
 }
 
-/* A wait for an operation that has ended does not consume an earlier stop. */
 USERLIB_TEST(L9_L12_waiting_for_an_ended_operation_leaves_a_stop)
 {
 	uint32_t *word = self->shared;
@@ -151,7 +150,7 @@ USERLIB_TEST(L9_L12_waiting_for_an_ended_operation_leaves_a_stop)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* Callbacks that are queued behind the operation are not run, because they may take long. */
+/* Callbacks that are queued behind the operation are not run, because they may take a long time. */
 USERLIB_TEST(L9_op_wait_leaves_later_completions)
 {
 	struct counted_op behind = { 0 };
@@ -254,7 +253,7 @@ USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
-/* A stop can come at any time, also between the last check and the sleep. */
+/* A stop can come at any time, including between the last check and the sleep. */
 USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
 {
 	struct sigaction action = { .sa_handler = stop_in_handler };
@@ -299,7 +298,7 @@ USERLIB_TEST(L9_R12_a_stop_retains_the_queue_position)
 			ASSERT_EQ(0, memwait_loop_stop(self->loop));
 			EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
 		}
-		/* An object that is given during this time is not lost either. */
+		/* An object that becomes available during this time is not lost either. */
 		ASSERT_EQ(0, way->give(self->shared));
 		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
 		EXPECT_EQ(0, waiting.result);
@@ -476,7 +475,6 @@ USERLIB_TEST(L9_op_wait_lets_a_thread_of_lower_priority_leave)
 	}
 }
 
-/* The waiting thread runs the callbacks of other operations of its loop. */
 USERLIB_TEST(L9_op_wait_dispatches_other_operations)
 {
 	struct counted_op other = { 0 };

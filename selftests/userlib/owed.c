@@ -163,8 +163,8 @@ USERLIB_TEST(L2_the_next_operation_does_a_robust_unlocks_missed_wake_up)
 }
 
 /*
- * The mutex was unlocked inconsistent. The next caller that detects that it is not recoverable
- * wakes all other waiters.
+ * The mutex was unlocked while inconsistent. The next caller that detects that it is not
+ * recoverable wakes all other waiters.
  */
 USERLIB_TEST(L2_the_next_lock_wakes_waiters_of_a_mutex_not_recoverable)
 {
@@ -307,7 +307,7 @@ USERLIB_TEST(L2_the_next_operation_does_a_rwlock_unlocks_missed_wake_up)
 			answers_info = way / WAYS % 2;
 			EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
 			/*
-			 * A call that cannot wake waiters either leaves the wake-up to the next
+			 * If a call cannot wake waiters either, it leaves the wake-up to the next
 			 * call.
 			 */
 			for (again = TRY_READ; way / WAYS % 2 && again < WAYS; again++) {
@@ -320,7 +320,7 @@ USERLIB_TEST(L2_the_next_operation_does_a_rwlock_unlocks_missed_wake_up)
 			EXPECT_EQ(0, use_rwlock(lock, way % WAYS, self->loop));
 			for (j = 0; j < ARRAY_SIZE(waiters); j++)
 				EXPECT_EQ(0, runner_join(&waiters[j]));
-			/* No wake-up is owed any more. */
+			/* No wake-up is owed any longer. */
 			EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
 			EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 			EXPECT_EQ(0, memwait_rwlock_destroy(lock));
@@ -328,7 +328,7 @@ USERLIB_TEST(L2_the_next_operation_does_a_rwlock_unlocks_missed_wake_up)
 	}
 }
 
-/* A waiter that was not woken still waits, and a lock with a waiter is not destroyed. */
+/* A waiter that was not woken is still waiting, and a lock with a waiter is not destroyed. */
 USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
 {
 	memwait_rwlock_t *lock = self->shared;
@@ -490,7 +490,7 @@ USERLIB_TEST(L2_the_next_call_does_a_signals_missed_wake_up)
 		} else {
 			EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
 		}
-		/* A call that cannot wake waiters either leaves the wake-up to the next call. */
+		/* If a call cannot wake waiters either, it leaves the wake-up to the next call. */
 		EXPECT_EQ(EMFILE, memwait_cond_signal(&both->cond));
 		EXPECT_EQ(EMFILE, memwait_cond_destroy(&both->cond));
 		fails = false;

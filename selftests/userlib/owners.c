@@ -42,7 +42,7 @@ FIXTURE_TEARDOWN(owners)
 
 #define OWNERS_TEST(name)	TEST_F_TIMEOUT(owners, name, 300)
 
-/* The id that the kernel returns. */
+/* Returns the id that the kernel reports. */
 static uint64_t id_of_ioctl(int fd)
 {
 	struct memwait_owner arg = { 0 };
@@ -125,7 +125,7 @@ OWNERS_TEST(R33_a_child_has_its_own_id)
 	}
 }
 
-/* The result of a wait for a word that names an owner. */
+/* Returns the result of a wait for a word that names an owner. */
 static int look(const uint64_t *word)
 {
 	const struct timespec none = { 0, 0 };
@@ -302,7 +302,6 @@ OWNERS_TEST(R34_the_next_waiter_is_notified_of_a_woken_waiters_death)
 	}
 }
 
-/* A cancelled operation passes on its death notification, as it passes on a notify. */
 OWNERS_TEST(R34_a_cancelled_operation_passes_the_notification_on)
 {
 	struct word_wait wait = { .word = self->word, .size = MEMWAIT_SIZE_U64,

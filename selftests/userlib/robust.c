@@ -293,8 +293,8 @@ ROBUST_TEST(L6_the_next_owner_dies_after_consistent)
 }
 
 /*
- * Locks the mutex after its owner's death, unlocks it inconsistent when @go is 1, and lives on
- * until @go is 2.
+ * Locks the mutex after its owner's death, unlocks it while it is inconsistent when @go is 1, and
+ * ends when @go is 2.
  */
 static int lock_and_unlock_inconsistent(void *arg)
 {
@@ -309,7 +309,7 @@ static int lock_and_unlock_inconsistent(void *arg)
 	return err;
 }
 
-#define BLOCKED		3	/* threads, each of which waits in another way */
+#define BLOCKED		3	/* threads, each of which waits in a different way */
 #define PENDING		3	/* operations */
 
 /* Both waiters and later callers get ENOTRECOVERABLE. */
@@ -372,7 +372,7 @@ ROBUST_TEST(L6_a_mutex_unlocked_inconsistent_is_not_recoverable)
 	}
 }
 
-/* The callback must make the mutex consistent; otherwise it is unlocked inconsistent. */
+/* The callback must make the mutex consistent; otherwise it is unlocked while inconsistent. */
 ROBUST_TEST(L6_execute_locked_unlocks_an_inconsistent_mutex)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;

@@ -217,7 +217,6 @@ ROBUST_TEST(L1_a_child_does_not_own_what_its_parent_has_locked)
 	}
 }
 
-/* The death of a child does not affect the locks that its parent holds. */
 ROBUST_TEST(L1_a_childs_death_leaves_its_parents_mutex_alone)
 {
 	struct shared *shared = self->shared;

@@ -57,7 +57,9 @@ static int notify_words(const void *object, unsigned int kind, size_t step)
 	return woken;
 }
 
-/* A thread and an operation continue to wait, and get the object when it is given later. */
+/*
+ * A thread and an operation continue to wait, and get the object when it becomes available later.
+ */
 USERLIB_TEST(L14_a_late_notify_releases_no_waiter)
 {
 	void *object = self->shared;

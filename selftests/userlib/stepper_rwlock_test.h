@@ -72,7 +72,7 @@ static int write_visit(struct objects *objects, int me)
 								&deadline), true);
 }
 
-/* Works on a copy of the lock, which each call makes again. */
+/* Works on a copy of the lock. Each call creates a new copy. */
 static bool is_closed_to_readers(void)
 {
 	return memwait_rwlock_tryrdlock(&copied()->rwlock) == EBUSY;

@@ -80,7 +80,7 @@ static const char *check_sem(struct stepper *stepper)
 		return say(stepper, "result %d", shared->objects.result);
 	if (there < least || there > most)
 		return say(stepper, "the value is %d, not %d to %d", there, least, most);
-	/* Each process that still sleeps needs one post. A new helper also needs one. */
+	/* Each process that is still asleep needs one post. A new helper also needs one. */
 	for (busy = helpers_busy(); busy; busy--) {
 		if (helpers_busy() != busy)
 			return say(stepper, "a post did not wake exactly one waiter");

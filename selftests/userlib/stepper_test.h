@@ -160,7 +160,7 @@ static inline struct timespec last_moment(void)
 
 /*
  * Returns when the dead process's id has been freed, which happens after all notifications of its
- * death. A helper that still sleeps after that does not wait for such a notification.
+ * death. A helper that is still asleep after that is not waiting for such a notification.
  */
 static inline void await_death_notified(struct stepper *stepper)
 {

@@ -532,7 +532,7 @@ USERLIB_TEST(R32_cancel_reports_a_callback_that_runs_in_another_thread)
 	EXPECT_EQ(-EBUSY, memwait_watch32(word, 0, NULL, 0, &watcher.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
 	release_held(&held);
-	/* No operation is pending any more. */
+	/* No operation is pending any longer. */
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&watcher.op));
@@ -600,7 +600,7 @@ static void begin_and_hold(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * The last callback has begun the operation again. An earlier callback still runs in another
+ * The last callback has begun the operation again. An earlier callback is still running in another
  * thread.
  */
 USERLIB_TEST(R32_a_callback_frees_its_operation_while_an_earlier_one_runs)

@@ -134,8 +134,8 @@ ROBUST_TEST(L7_a_woken_waiter_dies)
 		ASSERT_EQ(0, pin(0));
 		sleep_until(strchr("TZ", thread_state(pids[0])));
 		/*
-		 * The process has already ended: the scheduler gives ordinary threads a time slice
-		 * now and then, in spite of real-time threads.
+		 * The process has already ended: the scheduler occasionally gives ordinary threads
+		 * a time slice, in spite of real-time threads.
 		 */
 		if (thread_state(pids[0]) == 'Z') {
 			for (j = 0; j < 2; j++)
