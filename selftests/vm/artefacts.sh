@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# Makes everything that a VM needs, once, and stores it in the cache: build roots with compilers,
+# Builds everything that a VM needs, once, and stores it in the cache: build roots with compilers,
 # headers and kernel images, the kernel source, the debug kernel, the built module, the built tests.
 # A script must set $top, the top of the source tree, before it sources this file.
 
@@ -58,7 +58,7 @@ step()
 	return $status
 }
 
-# artefact DIR TEXT FUNCTION ARG...: unless DIR exists, makes it with FUNCTION DIR.tmp ARG...
+# artefact DIR TEXT FUNCTION ARG...: unless DIR exists, creates it by FUNCTION DIR.tmp ARG...
 # DIR.tmp is renamed when it is complete, so an interrupted run leaves nothing that could be
 # mistaken for DIR.
 artefact()
@@ -166,11 +166,12 @@ make_root()
 	fi
 	[ "$(id -u)" -ne 0 ] || mode=root
 	if [ "${hook##*/}" = fetch-kernels ]; then
-		# No guest has these devices, and nobody reads manuals there.
+		# No guest has these devices or needs manuals.
 		for path in share/{doc,locale,man} modules/\*/kernel/{sound,drivers/{gpu,media,net}}; do
 			excludes+=("--dpkgopt=path-exclude=/*/$path/*")
 		done
-		# Packages of some kernels make an initramfs, which nothing boots, and which takes minutes.
+		# The packages of some kernels build an initramfs, which nothing boots, and which
+		# takes minutes.
 		# shellcheck disable=SC2016
 		before='chroot "$1" dpkg-divert --quiet --local --rename --add /usr/sbin/update-initramfs &&
 			ln -s /bin/true "$1/usr/sbin/update-initramfs"'
@@ -227,7 +228,7 @@ need_root()
 		what="Python, Node, Rust and C++"
 		;;
 	installers)
-		# The tools with which users install the packages of their languages, and the tools
+		# The tools with which users install the packages for their languages, and the tools
 		# that build the site, including rustdoc and Python's package for the references.
 		# Not part of the root of the bindings, because no guest needs these megabytes.
 		suite=trixie
@@ -258,7 +259,7 @@ need_root()
 		what="compiler and kernel source"
 		;;
 	system-*)
-		# A system such as a user has: a kernel and its headers.
+		# A system like a user's: a kernel and its headers.
 		suite=${1#system-}
 		extra=$suite-security
 		packages=linux-image-cloud-amd64,linux-headers-cloud-amd64,systemd-sysv,udev,kmod
@@ -418,7 +419,8 @@ make_own_kernel()
 	find "$1" -name '*.o' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
 }
 
-# Makes the configuration, headers and tools with which a module is built for a kernel that clang builds.
+# Generates the configuration, headers and tools with which a module is built for a kernel that
+# clang builds.
 make_clang_kernel()
 {
 	local dir=/cache/${1##*/} source=/cache/${3##*/}
@@ -564,7 +566,8 @@ acceleration()
 	cat "$known"
 }
 
-# make_tests DIR ROOT HARNESS USERLIB NAME...: builds programs of tests as DIR/selftests/NAME, those that can be built.
+# make_tests DIR ROOT HARNESS USERLIB NAME...: builds those of the tests that can be built, as
+# DIR/selftests/NAME.
 make_tests()
 {
 	local dir=/cache/tests/${1##*/} folder name
