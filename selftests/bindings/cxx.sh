@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the test programs of the C++ binding, with a point for each of their tests, and its examples,
-# whose exit status shows whether their results are as expected.
+# Runs the test programs of the C++ binding, with a point for each of their tests, and the binding's
+# examples, whose exit status shows whether their results are as expected.
 cd "$(dirname "$0")" || exit 1
 examples=${MEMWAIT_CXX_EXAMPLES:-userlib/cxx/examples}
 number=0

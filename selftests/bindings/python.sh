@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the tests of the Python binding, with and without the device, and its examples, which check themselves.
+# Runs the tests of the Python binding, with and without the device, and its examples, which check
+# their own results.
 cd "$(dirname "$0")/python" || exit 1
 examples=../userlib/python/examples
 [ -d "$examples" ] || examples=../../../userlib/bindings/python/examples

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the tests of the Rust binding, which is a program that prints a line for each of its tests,
-# and its examples, whose exit status shows whether their results are as expected.
+# Runs the test program of the Rust binding, which prints a line for each of its tests, and the
+# examples, whose exit status shows whether their results are as expected.
 cd "$(dirname "$0")" || exit 1
 number=0
 bad=0

@@ -450,7 +450,6 @@ static void destroyed_ready()
 	}
 }
 
-/* The coroutine is destroyed after its end. */
 static void destroyed_done()
 {
 	for (const way &way : ways()) {

@@ -1072,7 +1072,7 @@ static void fifo()
 	CHECK((order == std::vector<int>{ 0, 1, 2, 3 }));
 }
 
-/* Makes a static object, and a detached thread that waits for this object. */
+/* Creates a static object, and a detached thread that waits for this object. */
 template <class Object, class Wait, class... Arguments>
 static void wait_for_static(Wait wait, Arguments... arguments)
 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// The example of the README prints what the README shows, and all examples exit by themselves.
+// The example in the README prints the output that the README shows, and all examples exit on their
+// own.
 const { assert, limit, place, test } = require('./harness');
 const { spawnSync } = require('child_process');
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
 
-// The folder of the examples, in a checkout or in the guest.
+// The folder that contains the examples, in a checkout or in the guest.
 const folder = ['../../../userlib/bindings/node', '../userlib/node']
 	.map((folder) => path.join(__dirname, folder)).find((folder) => fs.existsSync(folder));
 
@@ -19,8 +20,8 @@ function files()
 
 function run(program)
 {
-	// Makes a link with the package's name, because the folder of the package may have another
-	// name.
+	// Creates a link with the package's name, because the folder of the package may have
+	// another name.
 	const modules = fs.mkdtempSync(path.join(os.tmpdir(), 'modules-'));
 	const before = files();
 	try {

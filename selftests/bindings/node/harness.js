@@ -4,7 +4,7 @@
  * test(name, function) adds a test. Tests run in the order of these calls, for at most five minutes
  * each. worker() and child() run the text of a function in a thread or a process. The function can
  * use memwait, the shared buffer, and send(); next() returns the messages that were sent. A test
- * should start children early, because a start takes long.
+ * should start children early, because starting a child takes a long time.
  */
 const assert = require('assert');
 const fs = require('fs');

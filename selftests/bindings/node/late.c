@@ -5,8 +5,8 @@
  *
  * If the first word is 1, a thread that is about to take a result from the library sets the word to
  * 2 and waits until it is 3. While the second word is not 0, MEMWAIT_IOC_WAIT_ASYNC fails with
- * ENOSPC. The third word is a number of calls: the next calls of memwait_channel_trysend(), that
- * many, fail with EBUSY, as if another thread were sending.
+ * ENOSPC. The third word is a number n: the next n calls of memwait_channel_trysend() fail with
+ * EBUSY, as if another thread were sending.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -251,7 +251,8 @@ test('objects: a method of another class', async () => {
 	const Base = Object.getPrototypeOf(Condition), Lock = Object.getPrototypeOf(Mutex);
 	for (const kind of [-1, 8, 2 ** 31, NaN])
 		assert.throws(() => new Base(kind, buffer, 0), { code: 'EINVAL' });
-	// A lock with an invalid number of a lock function, or with the number of another class.
+	// Create locks with an invalid function number, or with the function number of another
+	// class.
 	for (const call of [-1, 1.5, 2, 5, 9, 10, 2 ** 31, NaN]) {
 		const lock = new Lock(0, call, buffer, 0);
 		for (const name of ['lockSync', 'tryLock', 'unlock'])

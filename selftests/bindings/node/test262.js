@@ -7,7 +7,7 @@
  * Runs the tests three times: with the engine's functions; with the package's functions and agents
  * that are worker threads; and with the package's functions, agents that are processes, and a memfd
  * instead of a SharedArrayBuffer. In each case a host process runs the tests, and is replaced if a
- * test hangs. The next test reuses the agents, because a start takes long.
+ * test hangs. The next test reuses the agents, because starting an agent takes a long time.
  */
 const fs = require('fs');
 const path = require('path');

@@ -56,7 +56,7 @@ function closeDescriptors(name, is = () => true)
 			if (fs.readlinkSync(`/proc/self/fd/${number}`) === name && is(number))
 				fs.closeSync(Number(number));
 		} catch (error) {
-			// The descriptor of the folder has already been closed.
+			// The folder's own descriptor has already been closed.
 			assert.strictEqual(error.code, 'ENOENT');
 		}
 	}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An interpreter exits, in each of several ways, while objects of each kind exist: no output."""
+"""An interpreter that exits in any way while objects of each kind exist prints nothing."""
 
 import asyncio
 import atexit
@@ -24,7 +24,7 @@ LAYOUT = memwait.Layout(
 
 
 class Objects:
-    """One of each."""
+    """One object of each kind."""
 
     def __init__(self, memory):
         at = LAYOUT.offsets

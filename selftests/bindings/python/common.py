@@ -43,7 +43,7 @@ def until(condition):
 
 
 class Child:
-    """A child of fork() that calls a function; its exit status is 0 if the function returns."""
+    """A child process that calls a function; its exit status is 0 if the function returns."""
 
     def __init__(self, function, *args):
         sys.stdout.flush()

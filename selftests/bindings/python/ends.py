@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The interpreter exits while threads and tasks wait. It does exit, and no wait takes anything."""
+"""The interpreter exits while threads and tasks are waiting, and no wait takes anything."""
 
 import asyncio
 import mmap

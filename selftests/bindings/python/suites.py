@@ -40,7 +40,7 @@ def memory(size=4096):
     return mmap.mmap(-1, size)
 
 
-# Each object has its own memory, which children of fork() share.
+# Each object has its own memory, which is shared with forked children.
 
 def Lock():
     return memwait.Lock(memory(), create=True)
@@ -170,8 +170,8 @@ class Tasks:
 
     @staticmethod
     async def sleep(delay):
-        """asyncio's tests sleep(0) as often as asyncio's loop iterates for a wake-up. A wake-up by
-        memwait takes more iterations.
+        """asyncio's tests call sleep(0) once for each iteration of asyncio's loop that a wake-up
+        takes. A wake-up by memwait takes more iterations.
         """
         for _ in range(1 if delay else 8):
             await asyncio.sleep(delay)

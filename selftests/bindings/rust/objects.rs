@@ -1124,7 +1124,7 @@ fn wakers() {
     thread.join().unwrap();
 }
 
-/// The child cannot use copies of the parent's loop and futures, and makes its own loop and
+/// The child cannot use copies of the parent's loop and futures, and creates its own loop and
 /// futures.
 fn forks() {
     let memory = Shared::anonymous(4096).unwrap();
