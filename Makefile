@@ -77,7 +77,7 @@ uninstall: uninstall-lib modules_uninstall	## undo install
 uninstall-lib:				## undo install-lib
 	$(MAKE) -C userlib uninstall PREFIX=$(PREFIX)
 
-# The same files always give the same tarball.
+# The same files always produce the same tarball.
 dist:						## write memwait-VERSION.tar.xz to DIST
 	@packaging/dist "$(DIST)"
 
@@ -90,7 +90,7 @@ rpm:						## build RPM packages in DIST
 arch:						## write a PKGBUILD for Arch Linux in DIST
 	@packaging/arch "$(DIST)"
 
-in-tree:					## make patches for KERNEL_TREE in DIST, and apply them
+in-tree:					## generate patches for KERNEL_TREE in DIST, and apply them
 	@packaging/in-tree "$(KERNEL_TREE)" "$(DIST)"
 
 check:						## run all tests on the newest kernel, in VMs
@@ -102,7 +102,7 @@ check-kernels:					## other kernels, checkers, models, sanitizers, packages
 check-all:					## check and check-kernels on all kernels (hours)
 	@selftests/vm/check all
 
-# Settings for a program in the guest, if they are given to make.
+# Settings for a program in the guest, if they are passed to make.
 settings = $(foreach name,$(1),$(if $($(name)),$(name)='$($(name))'))
 
 torture:					## random load with exact accounting, for MINUTES
@@ -139,8 +139,8 @@ try:						## run README's example, here or in a VM with a shell
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
 	@selftests/lint/style
 
-# The compiler calls of the module and the library, for clangd and other tools.
-compile_commands.json:				## write it anew, by bear, for editors
+# The compiler calls that build the module and the library, for clangd and other tools.
+compile_commands.json:				## generate it anew with bear, for editors
 	bear --output $@ -- $(MAKE) -B all
 
 abi:						## record the library's ABI anew, and print changes
