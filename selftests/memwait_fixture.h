@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One context, one private page, one shared page, and a check that a test leaves nothing behind.
- * Tests time out after five minutes, because the slowest VM needs seconds where native hardware
- * needs milliseconds.
+ * A fixture with one context, one private page and one shared page, which checks that a test leaves
+ * nothing behind. Tests time out after five minutes, because the slowest VM needs seconds where
+ * native hardware needs milliseconds.
  */
 #ifndef MEMWAIT_FIXTURE_H
 #define MEMWAIT_FIXTURE_H
@@ -40,7 +40,7 @@ FIXTURE_TEARDOWN(memwait)
 	close(fd);
 }
 
-/* The next completion of @fd_ must have @user_data_ and @result_. */
+/* Checks that the next completion of @fd_ has @user_data_ and @result_. */
 #define EXPECT_COMPLETION(fd_, user_data_, result_) do {				\
 	struct memwait_completion done_;						\
 											\

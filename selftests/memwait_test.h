@@ -445,7 +445,10 @@ static inline void await_state(pid_t tid, char state)
 		before_next_look();
 }
 
-/* State D does not count as asleep, because it is a page fault or, on PREEMPT_RT, a spinlock. */
+/*
+ * State D does not count as asleep, because a thread in this state waits for a page or, on
+ * PREEMPT_RT, for a spinlock.
+ */
 static inline void await_asleep(pid_t tid)
 {
 	await_state(tid, 'S');

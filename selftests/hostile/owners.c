@@ -141,9 +141,9 @@ LIMITS_TEST(R31_a_death_is_reported_first_to_the_owners_user_and_fairly_to_other
 }
 
 /*
- * R28, R30: one kernel thread reports all deaths, and ends the waits of bound contexts.
- * Low-priority processes die with many waits, and are preempted while they end these waits. Then an
- * owner of another user dies.
+ * R28, R30: low-priority processes of one user die with many waits, and are preempted while they
+ * end these waits. Then an owner of another user dies. Its death must be reported while these
+ * processes are preempted.
  */
 #define SLOW_ROUNDS	3
 #define SLOW_DEATHS	8

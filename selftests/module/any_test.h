@@ -5,7 +5,7 @@
 
 #include "several_test.h"
 
-#define SMALL	8	/* the largest number of words for which the kernel allocates no memory */
+#define SMALL	8	/* number of words of a small group */
 #define MOST	MEMWAIT_GROUP_MAX
 
 static const uint32_t group_sizes[] = { 1, 2, SMALL, SMALL + 1, MOST };

@@ -170,8 +170,8 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 	int fds[40], i, j;
 
 	/*
-	 * There are more contexts than one notify can collect for its final wake-ups. Each context
-	 * has two waits.
+	 * There are more contexts than one step of a notify can collect. Each context has two
+	 * waits.
 	 */
 	for (i = 0; i < 40; i++) {
 		fds[i] = open_device(O_NONBLOCK);
@@ -207,7 +207,8 @@ static void *notify_hard(void *arg)
 }
 
 /*
- * R5, R19: each wait ends once, by a notify, its deadline or a cancel. Each notify counts one OK.
+ * R5, R19: each wait ends once, by a notify, its deadline or a cancel. Each counted notify results
+ * in one OK.
  */
 MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
 {

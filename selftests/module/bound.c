@@ -551,7 +551,7 @@ MEMWAIT_TEST(L10_bound_contexts_count_until_their_process_closes_them)
 
 /*
  * The reader reads fdinfo of a context while the context ends. It is preempted at any point, and
- * continues after everything has ended and the memory of the id was freed.
+ * continues after everything has ended and the memory of the id has been freed.
  */
 #define READS	LOAD(40, 8)
 

@@ -153,7 +153,7 @@ MEMWAIT_TEST(R18_an_id_is_not_reused)
 }
 
 #define CANCELLERS		4
-#define EACH		1500	/* waits; together they exceed the table that a context caches */
+#define EACH		1500	/* waits of each thread; many more than a context caches */
 
 /* A thread that arms and cancels waits on its own words, concurrently with the other threads. */
 struct canceller {
@@ -178,7 +178,10 @@ static void *arm_and_cancel(void *arg)
 			canceller->wrong += entries[i].result != MEMWAIT_PENDING;
 			canceller->wrong += round && mw_cancel(canceller->fd, old[i]) != -ENOENT;
 		}
-		/* The table becomes unused, and the first thread that finishes uses it again. */
+		/*
+		 * All threads have armed their waits. The first thread that finishes cancelling
+		 * arms waits again while the others are still cancelling.
+		 */
 		pthread_barrier_wait(canceller->all_armed);
 		for (i = 0; i < EACH; i++) {
 			old[i] = entries[i].id;

@@ -103,7 +103,7 @@ static bool has_failed(int nth)
  * Repeats a call with the first failure point failing, then the second, until there are no more.
  * Some failure points belong to the rest of the kernel and are not reached each time, so one may be
  * missed. Each repetition uses a new context, for which the module has cached neither waits nor
- * queues.
+ * pins.
  */
 #define EACH_FAILURE(n, failed)	\
 	for (n = 1, failed = true; failed && renew(&self->fd); n++)
@@ -289,7 +289,7 @@ FAIL_TEST(wait_leaves_nothing_behind)
 
 FAIL_TEST(R16_wait_any_leaves_nothing_behind)
 {
-	static const int counts[] = { 3, 20 };	/* on the stack and in allocated memory */
+	static const int counts[] = { 3, 20 };
 	struct memwait_wait waits[20];
 	struct notifying notifying;
 	int n, i, word, ret, errors;

@@ -429,8 +429,7 @@ MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
 }
 
 /*
- * There are more contexts than one notify can collect for its final wake-ups. The call wakes each
- * of them twice.
+ * There are more contexts than one step of a notify can collect. The call wakes each of them twice.
  */
 MEMWAIT_TEST(R22_notify_many_contexts)
 {

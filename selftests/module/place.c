@@ -223,7 +223,7 @@ PLACE_TEST(R12_a_position_outlives_the_queue)
 	}
 	thread_start(&t);
 	send_away(&t);
-	/* There are more queues than the kernel caches for a user. */
+	/* In the meantime the word has no waiter, and many other words get and lose a waiter. */
 	for (i = 0; i < 1024; i++) {
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &others[i], 0, MEMWAIT_FOREVER, U32,
 						    0, &id));

@@ -306,7 +306,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_waits_loses_no_edge)
 	close(epoll);
 }
 
-/* There are more contexts than one notify can collect. Each of them must get an edge. */
+/* There are more contexts than one step of a notify can collect. Each of them must get an edge. */
 MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 {
 	int epoll = epoll_create1(EPOLL_CLOEXEC), fds[40], i, j, round;
@@ -330,7 +330,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 	close(epoll);
 }
 
-/* More contexts than one notify can collect. */
+/* More contexts than one step of a notify can collect. */
 #define CONTEXTS	24
 
 /*

@@ -318,8 +318,8 @@ struct churn {
 };
 
 /*
- * Arms and closes many waits, so that the hash table grows and shrinks. Also joins and leaves a
- * word.
+ * Arms many waits and closes their context, so that the trees of waiters grow and shrink. With
+ * @joins, also joins and leaves the first word's queue.
  */
 static void *churn_main(void *arg)
 {

@@ -299,7 +299,7 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 		fds[i] = open_device(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, arm(fds[i], a, 'a' + i));
 	}
-	/* There are more contexts than one notify can collect for its final wake-ups. */
+	/* There are more contexts than one step can collect. */
 	EXPECT_REQUEUED(10, 10, a, b, 10, 10);
 	for (i = 0; i < 20; i++)
 		EXPECT_EQ(i < 10, mw_readable(fds[i]));

@@ -14,7 +14,7 @@
 #define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
 #define SLOTS		64		/* number of waits of a context */
 #define BATCH		8
-#define MOST_WORDS	12		/* words of a thread's group, more than fit on its stack */
+#define MOST_WORDS	12		/* maximum number of words of a thread's group */
 #define ASYNC_WORDS	4		/* words of an async group */
 #define RECENT		12		/* number of recorded calls of a thread */
 #define ROUND		NSEC_PER_SEC

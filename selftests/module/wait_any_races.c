@@ -79,8 +79,8 @@ static void *wait_for_words(void *arg)
 }
 
 /*
- * For each word, the number of notifies equals the number of OKs with its index. Some groups need
- * an allocation in the kernel and some do not.
+ * For each word, the number of notifies equals the number of OKs with its index. The groups have
+ * different sizes.
  */
 MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 {
