@@ -4,11 +4,11 @@
  *
  * A bound context belongs to a process (.process): only threads of that process may arm, cancel and
  * read. The context ends when no descriptor in the table of that process (.table) refers to it and
- * no such call is in progress, even if other processes hold copies. .uses counts these calls, plus
- * one for the table. The thread that drops the last use ends the context itself, so the contexts of
- * a dead process have ended when waitpid(2) returns. If another process shares the table and
- * outlives .process, the context ends when the other process has closed it; until then, notifies
- * pass over the waits of the context, see claim.c.
+ * no such call is in progress, even if other processes hold copies of the descriptor. .uses counts
+ * these calls, plus one for the table. The thread that drops the last use ends the context itself,
+ * so the contexts of a dead process have ended when waitpid(2) returns. If another process shares
+ * the table and outlives .process, the context ends when the other process has closed the context;
+ * until then, notifies pass over the waits of the context, see claim.c.
  *
  * memwait_flush() is called with the table whenever a descriptor is removed: by close(2) and
  * dup2(2), by an exec that closes the descriptor, and at the end of the table, with its last user.

@@ -183,7 +183,7 @@ static void ring_close_side(struct waits *waits)
 	ring_close(&waits->ring);
 }
 
-/* If a deadline is cancelled together with its wait, its completion is suppressed. */
+/* If a deadline is cancelled together with its wait, the deadline's completion is suppressed. */
 static void ring_queue_waits(struct waits *waits, long from, int n)
 {
 	static struct __kernel_timespec deadlines[BATCH];

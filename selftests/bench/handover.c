@@ -51,7 +51,7 @@ struct peer {
 	uint32_t *mine, *others;	/* words that are 1 if it is their peer's turn */
 	uint32_t private, words;
 	int device;		/* descriptor of memwait or ntsync, or -1 */
-	int in, out;		/* where it is notified, where it notifies the other */
+	int in, out;		/* where this peer is notified, where it notifies the other */
 	union {
 		struct futex_waitv waitv[MOST_WORDS];
 		struct {

@@ -214,9 +214,9 @@ static void reset_regions(void)
 struct thread {
 	const struct program *program;
 	int nr;
-	bool forked;		/* this is a child that a program has forked */
+	bool forked;		/* true in a child that a program has forked */
 	bool alone;		/* no other thread uses its contexts */
-	int left;		/* number of calls until it ends */
+	int left;		/* number of calls until the thread ends */
 	pthread_t thread;
 	pid_t tid;
 	uint8_t *area;

@@ -98,7 +98,7 @@ LIMITS_TEST(R28_a_thread_in_a_cancel_can_be_killed)
 	pid_t pid = start_canceller(_metadata, c, &self->fd, self->word, ids, n);
 	bool waits = false;
 
-	/* If no cancel takes that long, the kill interrupts no cancel. */
+	/* If no cancel takes longer than 200 ms, the kill interrupts no cancel. */
 	while (!load(&c->done) && !waits) {
 		read_some(self->fd);
 		since = __atomic_load_n(&c->since, __ATOMIC_ACQUIRE);

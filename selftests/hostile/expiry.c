@@ -129,7 +129,7 @@ LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
 	munmap(o, 4096);
 }
 
-/* R30: how often an event loop is woken that gets many completions and reads none of them. */
+/* R30: how often an event loop is woken if it gets many completions and reads none of them. */
 #define EDGES_WAITS	100000
 
 struct edges {

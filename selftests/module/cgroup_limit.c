@@ -91,7 +91,10 @@ static void confined_main(struct confined *c)
 	c->wait = mw_wait(fd, &c->words[0], 0, in_ms(1), U32);
 	c->notify_nobody = mw_notify(fd, &c->own[1], 1, U32);
 
-	/* Calls that need memory of the cgroup fail, and no process is killed because of them. */
+	/*
+	 * Calls that need memory of the cgroup fail, but no process is killed because of these
+	 * calls.
+	 */
 	members(waits, c->words, MEMWAIT_GROUP_MAX);
 	c->wait_alone = mw_wait(fd, &c->own[0], 0, in_ms(1), U32);
 	c->wait_large = mw_wait_any(fd, waits, MEMWAIT_GROUP_MAX, in_ms(1), 0, NULL);

@@ -446,7 +446,7 @@ MOUNTED_TEST(R11_lazy_umount_during_a_pending_wait)
 
 /*
  * Tests the waits of a bound context after its process has died, while another process has a copy
- * of the context.
+ * of the context's descriptor.
  */
 MOUNTED_TEST(R11_umount_is_busy_until_the_process_has_died)
 {

@@ -23,7 +23,7 @@ LIMITS_TEST(R24_beyond_the_limit_is_enospc)
 					      NULL));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_async(self->fd, self->word, 0, 0, U32, 0, NULL));
 
-	/* A cancelled wait makes room immediately, a completed wait when it is read. */
+	/* A cancelled wait makes room immediately. A completed wait makes room when it is read. */
 	EXPECT_EQ(0, mw_cancel(self->fd, ids[3]));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 10));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
@@ -356,7 +356,7 @@ LIMITS_TEST(R31_positions_are_charged_to_the_memory_cgroup)
 }
 
 #define LEFT		4000
-#define TOGETHER	64	/* number of waits armed in one call; the first of them stays */
+#define TOGETHER	64	/* number of waits armed in one call; the first stays pending */
 
 /*
  * A user that cancels most of its waits may arm as many new waits. Therefore the cancelled waits

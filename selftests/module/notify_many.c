@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R13, R15, R22: NOTIFY_MANY has the same effect as its notifies made one after another. */
+/* R13, R15, R22: NOTIFY_MANY has the same effect as separate NOTIFY calls in the same order. */
 #include "several_test.h"
 
 #define MANY	1000	/* more words than one step processes */

@@ -57,7 +57,7 @@ struct owned_waiter {
 	uint64_t id;
 	int result;
 	int done;
-	int stays;		/* the thread ends when this becomes 0 */
+	int stays;		/* the thread ends when this member becomes 0 */
 };
 
 static inline void *owned_waiter_main(void *arg)

@@ -731,7 +731,7 @@ static void interrupt_both_and_execute(int fd, uint64_t *words)
 		pause();
 }
 
-/* Creates a record and ends it, so that the kernel checks other records. */
+/* Causes a record to be created and freed, so that the kernel checks other records. */
 static void interrupt_one(int fd, uint64_t *words)
 {
 	struct thread t = one(fd, words, CALLS_AGAIN);

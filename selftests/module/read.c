@@ -324,7 +324,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	close(fd);
 }
 
-/* Waits until the thread has left its CPU and its context switches have been counted. */
+/* Waits until the thread has left its CPU and the kernel has counted the context switch. */
 static void await_switched_out(pid_t tid)
 {
 	char path[64], line[16];
@@ -550,7 +550,7 @@ MEMWAIT_TEST(R21_a_blocked_reader_outlives_its_descriptor)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
 	close(fd);
-	/* The read continues, so this close was not the last. */
+	/* The read is still in progress, so this close was not the last. */
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, runner_join(&r.runner));

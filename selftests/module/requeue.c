@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R17, R12: waiters that are moved to another word, and events that happen to these waiters there.
+ * R17, R12: waiters that are moved to another word, and events that happen to these waiters on that
+ * word.
  */
 #include "requeue_test.h"
 #include <sys/time.h>
@@ -858,10 +859,7 @@ MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
 		pthread_barrier_wait(&c.barrier);
 		woken += !ret && out.woken;
 		refused += ret == MEMWAIT_NOT_EQUAL;
-		/*
-		 * The wait behind the overdue waits is woken while the word is 0, or it is not
-		 * woken.
-		 */
+		/* The wait behind the overdue waits is woken only while the word is 0. */
 		EXPECT_TRUE(ret ? ret == MEMWAIT_NOT_EQUAL && !out.woken && c.found :
 				  out.woken == 1 && !c.found);
 		EXPECT_EQ(ret ? 1 : 0, mw_notify(self->fd, self->word, 1, U32));

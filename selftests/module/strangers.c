@@ -14,7 +14,7 @@
 
 #define OWNED64		(MEMWAIT_SIZE_U64 | MEMWAIT_OWNED)
 #define OTHER_WORDS	300	/* number of words on which the unrelated process waits */
-#define OWN		20	/* the user also waits on these, on half of them first */
+#define OWN		20	/* words of the user, which is the first waiter of half of them */
 #define ROUNDS		5	/* each round has its own shared memory */
 #define DESCRIPTORS	5	/* open files of the device, which the dying process closes */
 

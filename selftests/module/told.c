@@ -223,8 +223,8 @@ static void *wait_and_die(void *arg)
 					   OWNED32);
 	__atomic_store_n(&dying->shared->go, 1, __ATOMIC_RELEASE);
 	/*
-	 * In strict seccomp mode the kernel kills only the calling thread if it makes any other
-	 * system call.
+	 * In strict seccomp mode, any other system call makes the kernel kill only the calling
+	 * thread.
 	 */
 	if (dying->how == KILLED_ALONE && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
 		syscall(SYS_getppid);

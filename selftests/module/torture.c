@@ -686,7 +686,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 		pids[i] = start_process(i, memfd, 0);
 		ASSERT_LT(0, pids[i]);
 	}
-	await(not_drained);		/* at this point it waits until all threads are ready */
+	await(not_drained);		/* waits until all threads are ready */
 	end = now_ns(CLOCK_MONOTONIC) + (seconds ? atoi(seconds) : 5) * NSEC_PER_SEC;
 	do {
 		one_round(memfd, &deaths, user_waits);

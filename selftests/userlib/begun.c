@@ -72,7 +72,7 @@ USERLIB_TEST(an_operation_whose_callback_has_begun_is_not_accessed)
 		EXPECT_EQ(1, counted.calls);
 		EXPECT_EQ(0, counted.result);
 	}
-	/* The holders have unlocked it. */
+	/* The holders have unlocked the mutex. */
 	EXPECT_EQ(0, memwait_mutex_trylock(mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }

@@ -72,7 +72,10 @@ USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 	}
 }
 
-/* Memory of an item that a sender cannot read, or a receiver cannot write, until it is released. */
+/*
+ * The memory of an item. A sender cannot read it, or a receiver cannot write it, until the test
+ * releases it.
+ */
 static struct {
 	void *page;
 	int reached, let;

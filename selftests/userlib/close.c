@@ -529,7 +529,7 @@ USERLIB_TEST(L9_many_operations)
 	free(ops);
 }
 
-/* How a copy of the descriptor is made that stays open after the close. */
+/* How to make a copy of the descriptor that stays open after the close. */
 enum copied { BY_DUP, BY_FORK, IN_A_MESSAGE, WAYS_TO_COPY };
 
 struct copy {

@@ -56,7 +56,7 @@ enum {
 	ENDS
 };
 
-/* A thread or process that acquires a lock and ends while it holds it. */
+/* A thread or process that acquires a lock and ends while it holds the lock. */
 struct owner {
 	int how;
 	struct hold *hold;

@@ -98,7 +98,7 @@ static bool can_meet(void)
 	return members && members_left() == members;
 }
 
-/* The epoch can end if all its tickets are done, or if a process is present that completes them. */
+/* The epoch can end if all its tickets are done, or if a process that completes them is present. */
 static bool can_pass(void)
 {
 	int slot;

@@ -321,7 +321,7 @@ static uint64_t trace_of(const struct record *record)
 	return trace;
 }
 
-/* Returns shortly after the process has recorded something, when it is inside a call. */
+/* Returns shortly after the process has recorded something, when the process is inside a call. */
 static void await_trace(const struct record *record)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC / 4;

@@ -186,7 +186,10 @@ USERLIB_TEST(R19_a_callback_may_dispatch)
 
 #define MANY	200
 
-/* An operation whose callback begins it again and notifies it before the callback returns. */
+/*
+ * An operation whose callback begins the operation again, and notifies it before the callback
+ * returns.
+ */
 struct again {
 	struct counted_op counted;
 	uint32_t *word;

@@ -353,7 +353,7 @@ USERLIB_TEST(L5_a_cancelled_run_leaves_no_deadline_behind)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
-/* The deadline has an effect even at the limit of waits, because it is not a wait. */
+/* The deadline has an effect even at the limit of waits, because a deadline is not a wait. */
 USERLIB_TEST(R4_a_run_has_a_deadline_at_the_limit_of_waits)
 {
 	struct counted_op counted = { 0 }, behind = { 0 };

@@ -838,10 +838,7 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 	}
 }
 
-/*
- * A caller that waits while the lock is reserved for another waiter does not sleep beyond its
- * deadline.
- */
+/* If a lock is reserved for a waiter, a later caller does not sleep beyond its own deadline. */
 USERLIB_TEST(R4_a_deadline_while_a_lock_is_reserved)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
@@ -928,7 +925,7 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
 		memset(guarded, 0, sizeof(*guarded));
 		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
-		/* The child uses the device before it forks and after that. */
+		/* The child uses the device before and after it forks. */
 		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
 		child = run_in_child(visit_often(guarded));
 		await_waiters(self->fd, sleep_word(&guarded->mutex, fair), 0, 1);

@@ -626,8 +626,8 @@ OBJECT_TEST(L7_waiting_processes_that_are_killed_take_nothing)
 }
 
 /*
- * If a process dies with a completed operation before it dispatches it, the object passes to the
- * next waiter.
+ * If a process dies before it dispatches a completed operation, the object passes to the next
+ * waiter.
  */
 OBJECT_TEST(L3_a_killed_process_with_a_completed_operation_passes_it_on)
 {

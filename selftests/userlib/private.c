@@ -28,7 +28,7 @@ struct monitor {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;
 	int open;
-	int held;	/* set by wait_when_held(), which waits when this is 2 */
+	int held;	/* set by wait_when_held(), which waits when it is 2 */
 };
 
 static int make_monitor(void *object, unsigned int flags)

@@ -534,7 +534,7 @@ ROBUST_TEST(L6_errorcheck_detects_the_next_owners_relock)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
-/* If a thread locks a plain mutex twice, it waits for itself, until its deadline or in a loop. */
+/* A thread that locks a plain mutex twice waits for itself, until its deadline or in a loop. */
 ROBUST_TEST(L6_a_relock_by_the_owner_times_out)
 {
 	memwait_mutex_t *mutex = &self->shared->mutex;

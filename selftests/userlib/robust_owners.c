@@ -188,7 +188,7 @@ static int check_child(void *arg)
 		return 4;
 	if (memwait_mutex_lock(&shared->other) || memwait_mutex_unlock(&shared->other))
 		return 5;
-	/* The parent unlocks it. */
+	/* The parent unlocks the mutex. */
 	set(&shared->there, 1);
 	return memwait_mutex_lock(&shared->mutex) || memwait_mutex_unlock(&shared->mutex) ? 6 : 0;
 }

@@ -322,7 +322,7 @@ ROBUST_TEST(L7_a_reader_dies)
 	EXPECT_EQ(0, elsewhere(look_in, rwlock));
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(EBUSY, memwait_rwlock_destroy(rwlock));
-	/* A program that knows that the reader is dead can unlock for it. */
+	/* A program that knows that the reader is dead can unlock the lock on its behalf. */
 	EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 	EXPECT_EQ(0, lock_and_unlock_rwlock(rwlock));
 	EXPECT_EQ(0, memwait_rwlock_destroy(rwlock));

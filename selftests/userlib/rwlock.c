@@ -387,7 +387,7 @@ USERLIB_TEST(R12_fair_operations_and_threads_enter_in_fifo_order)
 				EXPECT_EQ(0, visitors[i].error);
 			}
 		}
-		/* No two readers are adjacent, so the order is complete. */
+		/* No two readers are adjacent, so the position of each visitor is determined. */
 		for (i = 0; i < n; i++)
 			EXPECT_EQ(i + 1, visitors[i].ticket);
 		EXPECT_EQ(0, shared->violations);

@@ -634,7 +634,7 @@ static void exceptions()
 	CHECK(lost.done());
 }
 
-/* A coroutine that awaits a task owns it. */
+/* A coroutine that awaits a task owns the task. */
 static void owned()
 {
 	memwait::loop loop;

@@ -65,7 +65,7 @@ inline unsigned int limit(unsigned int seconds)
 
 inline void test(const char *name, void (*function)())
 {
-	/* A test that hangs ends the program. */
+	/* End the program if the test hangs. */
 	alarm(limit(120));
 	std::setvbuf(stdout, nullptr, _IOLBF, 0);
 	failed_checks = 0;

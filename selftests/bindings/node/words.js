@@ -401,7 +401,7 @@ test('a detached buffer', async () => {
 	const mutex = memwait.Mutex.init(mapped, 64);
 	const pending = waitAsync(view, 0, 0);
 	eval('%ArrayBufferDetach(mapped)');
-	// Later versions of Node.js do not allow it to be detached.
+	// Later versions of Node.js do not allow the buffer to be detached.
 	if (view.length) {
 		notify(view, 0);
 		return;

@@ -433,7 +433,7 @@ def waits_fail(error):
         (0x20, 0, 0, 0),                        # load the system call's number
         (0x15, 0, 4, ioctl),
         (0x20, 0, 0, 24),                       # load the low half of its second argument
-        (0x54, 0, 0, 0xffff),                   # its type and number
+        (0x54, 0, 0, 0xffff),                   # keep its type and number
         (0x15, 0, 1, 0xd803),                   # MEMWAIT_IOC_WAIT_ASYNC
         (0x06, 0, 0, 0x50000 | error),          # SECCOMP_RET_ERRNO
         (0x06, 0, 0, 0x7fff0000),               # SECCOMP_RET_ALLOW

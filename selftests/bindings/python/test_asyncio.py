@@ -208,7 +208,8 @@ class Tasks(unittest.TestCase):
         self.assertEqual(semaphore.get_value(), 0)
 
     def test_a_fair_semaphore_goes_to_the_longest_waiter(self):
-        """A thread, or a task that asks before the woken task has run, cannot overtake it."""
+        """A thread, or a task that asks before the woken task has run, cannot overtake that task.
+        """
         memory = mmap.mmap(-1, 4096)
         semaphore = memwait.Semaphore(memory, value=1, create=True, fair=True)
         order = []
@@ -240,7 +241,8 @@ class Tasks(unittest.TestCase):
             memwait.Semaphore(memory, value=32768, create=True, fair=True)
 
     def test_tasks_take_turns_at_a_fair_semaphore(self):
-        """A task that releases it and acquires it again is queued last, as with asyncio.Semaphore.
+        """A task that releases the semaphore and acquires it again is queued last, as with
+        asyncio.Semaphore.
         """
         semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=1, create=True, fair=True)
         order = []

@@ -113,7 +113,7 @@ def each_timeout(pair):
             row(f"{name} of {value}", getattr(pair(), name)(value),
                 lambda used, t: used.acquire(timeout=t) and used.release())
     row("Semaphore, only tried", pair().semaphore(), lambda used, t: used.acquire(False, t))
-    # A timeout breaks the barrier, so it is reset before each wait.
+    # A timeout breaks the barrier, so the barrier is reset before each wait.
     barrier = memwait.Barrier(pair().memory, parties=2, create=True)
     table["Barrier"] = [lambda t: barrier.reset() or barrier.wait(t),
                         lambda t: threading.Barrier(2).wait(t)]

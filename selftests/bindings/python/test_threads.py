@@ -216,8 +216,8 @@ class Waits(unittest.TestCase):
                 until(lambda: word.waiters() == 1 or not thread.is_alive())
                 notified = word.notify()
                 self.assertIs(thread.end(), False)
-            # This is the state after a process had set the event and died
-            # before it could wake the waiter.
+            # This is the state after a process has set the event and died before it could wake the
+            # waiter.
             thread = Thread(event.wait)
             until(lambda: word.waiters() == 1)
             word.add(1)
@@ -424,7 +424,7 @@ class Deaths(unittest.TestCase):
                     self.assertEqual(repaired, [1])
                 with lock:
                     self.assertEqual(repaired, [1])
-                # A waiter of the lock also repairs it.
+                # A thread that waits for the lock also repairs the lock.
                 child = Child(lambda: lock.acquire() and signal.pause())
                 until(lambda: not lock.acquire(False) or lock.release())
                 thread = Thread(lock.acquire)
@@ -779,7 +779,7 @@ class Processes(unittest.TestCase):
             self.assertEqual(segment.bytes("table", 64)[0], 0)
 
     def test_processes_open_a_segment_simultaneously(self):
-        """One process creates the segment, and one process each object in it."""
+        """One process creates the segment, and one process creates each object in it."""
         name = f"memwait-{os.getpid()}"
         with mmap.mmap(-1, 64) as memory:
             begun = memwait.Event(memory, create=True)

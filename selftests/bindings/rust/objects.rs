@@ -755,7 +755,7 @@ fn items_given_back() {
     assert_eq!(poll_once(&mut waits[1]), Poll::Ready(Ok(Some(1))));
     drop(waits);
 
-    // The channel is full, a receiver waits, and another process receives before it.
+    // The channel is full, a receiver waits, and another process receives before that receiver.
     let future = ended();
     let mut waits = begin(one.recv_async(&on));
     one.send(2).unwrap();
@@ -1333,7 +1333,7 @@ fn main() {
     let mut status = 0;
 
     for (name, test) in tests {
-        // A test that hangs ends the program.
+        // End the program if a test hangs.
         unsafe { alarm(limit(120)) };
         let failed = catch_unwind(test).is_err();
         println!("{}ok {}", if failed { "not " } else { "" }, name);
