@@ -29,7 +29,7 @@ point()
 }
 
 point "the tests of Python" python3 -B python/run.py
-# Runs only the tests that need one process.
+# Run only the tests that need one process.
 point "the tests of Node.js" node --allow-natives-syntax --expose-gc -e '
 	for (const part of ["words", "objects", "workers", "scripts"])
 		require("./node/" + part);

@@ -496,7 +496,7 @@ static void report(uint64_t start)
 	fflush(stdout);
 }
 
-/* Compares the texts, except for the numbers in them. */
+/* Compares the texts up to the first digit in each. */
 static bool is_same_failure(const char *a, const char *b)
 {
 	size_t n = strcspn(a, "0123456789");

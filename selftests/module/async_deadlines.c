@@ -41,9 +41,7 @@ MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 	uint64_t ms = 500, base, id;
 	int i, pending, cancelled;
 
-	/*
-	 * Retries with later deadlines until all waits are armed before the first deadline passes.
-	 */
+	/* Retry with later deadlines until all waits are armed before the first deadline passes. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -89,7 +87,7 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 	uint64_t ms = 500, deadline;
 	int woken, n;
 
-	/* Retries with later deadlines until the first wait is notified before its deadline. */
+	/* Retry with later deadlines until the first wait is notified before its deadline. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -187,7 +185,7 @@ MEMWAIT_TEST(R4_equal_async_deadlines_all_expire)
 	unsigned char seen[100] = { 0 };
 	int i, n, pending, count = 0;
 
-	/* Retries with a later deadline until all waits are armed before the deadline passes. */
+	/* Retry with a later deadline until all waits are armed before the deadline passes. */
 	do {
 		ms *= 2;
 		renew(&self->fd);
@@ -270,7 +268,7 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_follow_a_clock_step_back)
 	struct pollfd pfd;
 	struct timespec ts;
 
-	/* Retries with a later deadline until the clock is stepped before the deadline passes. */
+	/* Retry with a later deadline until the clock is stepped before the deadline passes. */
 	for (;;) {
 		ms *= 2;
 		ASSERT_TRUE(renew(&self->fd));

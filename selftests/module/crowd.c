@@ -227,8 +227,8 @@ CROWD_TEST(R5_half_of_many_threads_time_out_or_are_interrupted)
 	ASSERT_EQ(self->n, mw_notify(self->fd, crowd.gate, MEMWAIT_ALL, U32));
 	ASSERT_EQ(0, pthread_create(&signaller, NULL, signal_all, t));
 	/*
-	 * Sends one notify for each thread that has left, so that notifies continue as long as
-	 * there are threads.
+	 * Send one notify for each thread that has left, so that notifies continue as long as there
+	 * are threads.
 	 */
 	while (__atomic_load_n(&crowd.leaving, __ATOMIC_ACQUIRE)) {
 		if (notified > __atomic_load_n(&crowd.gone, __ATOMIC_RELAXED)) {

@@ -740,7 +740,7 @@ TEST_F_TIMEOUT(disk, R31_files_that_kernel_threads_defer_are_released, 300)
 		__atomic_store_n(self->shared + 2 * i + 1, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, child_status(pids[i]));
 		sleep_until(mw_user_contexts(self->fd) <= LEFT - (uint64_t)i);
-		/* Waits until the kernel thread tries to free the file and blocks. */
+		/* Give the kernel thread time to block while it frees the file. */
 		usleep(100000);
 	}
 	EXPECT_EQ(LEFT * PIN_WAITS, mw_await_user_waits(self->fd, LEFT * PIN_WAITS));
@@ -876,7 +876,7 @@ static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
 
 	munmap(word, sysconf(_SC_PAGESIZE));
 	unlink(path);
-	/* Waits until the inode has been freed, after a grace period. */
+	/* Wait until the inode has been freed, after a grace period. */
 	for (i = 0; i < 3; i++) {
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 		usleep(10000);

@@ -298,7 +298,7 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 	}
 	EXPECT_EQ(0, sum);
 	EXPECT_FALSE(mw_readable(self->fd));
-	/* Notifies the remaining waiters without an array for the results. */
+	/* Notify the remaining waiters without an array for the results. */
 	for (i = 0; i < 60; i++)
 		notifies[i].count = MEMWAIT_ALL;
 	EXPECT_EQ(60, mw_notify_many(self->fd, notifies, 60, NULL));

@@ -115,7 +115,7 @@ OWNER_TEST(R33_closing_descriptors_is_not_a_death)
 		int fd = memwait_open(0);
 
 		store_id(&shared->id, my_id(fd));
-		/* Closes all descriptors, as a daemon does. */
+		/* Close all descriptors, as a daemon does. */
 		for (fd = 0; fd < 256; fd++)
 			close(fd);
 		__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
@@ -182,7 +182,7 @@ OWNER_TEST(R33_ids_mean_the_same_in_every_pid_namespace)
 				store_id(&ids[space], my_id(fd));
 				sleep_until(__atomic_load_n(&shared->go, __ATOMIC_ACQUIRE));
 				/*
-				 * Checks that the other owner, which has the same thread id, is
+				 * Check that the other owner, which has the same thread id, is
 				 * alive.
 				 */
 				shared->result[space] = lives(fd, await_id(&ids[!space]));

@@ -761,7 +761,7 @@ MEMWAIT_TEST(R12_positions_end_after_an_exec_by_another_thread)
 	await_waiters(self->fd, &words[2], U32, 1);
 	await_asleep(pid);
 	kill(pid, SIGUSR1);
-	/* Waits until the program runs. */
+	/* Wait until the program runs. */
 	ASSERT_EQ(0, read(fds[0], &c, 1));
 	EXPECT_EQ(2, mw_fdinfo(self->fd, "places"));
 	/* No thread has the second thread's id any more. */

@@ -67,7 +67,7 @@ static void execute_when_interrupted(int fd, int memory, struct shared *shared)
 	char descriptors[64];
 	char *const envp[] = { descriptors, NULL };
 
-	/* Copies without close-on-exec, which the program inherits. */
+	/* The program inherits these copies, which are without close-on-exec. */
 	snprintf(descriptors, sizeof(descriptors), PROGRAM "=%d,%d", dup(fd), dup(memory));
 	handle(SIGUSR1, 0);
 	if (mw_wait(fd, &shared->word, 0, FOREVER, U32) != -EINTR)
@@ -244,7 +244,7 @@ MEMWAIT_TEST(R12_a_position_is_lost_with_its_file)
 		ASSERT_NE(NULL, t.word);
 		interrupt_once(&t);
 		munmap(t.word, files[kind].size);
-		/* Waits until the file has been freed, after a grace period. */
+		/* Wait until the file has been freed, after a grace period. */
 		for (i = 0; i < 3; i++) {
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 			usleep(10000);

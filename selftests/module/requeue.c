@@ -565,7 +565,7 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 	w = any_of(self->fd, waits, 3);
 	any_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 1, NULL));
-	/* Moves the last member first. */
+	/* Move the last member first. */
 	for (i = 2; i >= 0; i--)
 		EXPECT_REQUEUED(0, 2, self->word + i, d, 0, MEMWAIT_ALL);
 	EXPECT_EQ(6, mw_waiters(self->fd, d, U32));
@@ -624,7 +624,7 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_threads)
 
 	waits[0] = member(self->word + 5, 0, U32);
 	waits[1] = member(a, 0, U32);
-	/* Retries with later deadlines until all waits were moved before their deadlines. */
+	/* Retry with later deadlines until all waits are moved before their deadlines. */
 	do {
 		ms *= 2;
 		for (i = 0; i < 4; i++) {
@@ -660,7 +660,7 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_async_waits)
 	int i;
 
 	members(waits, a, 2);
-	/* Retries with later deadlines until all waits were moved before their deadlines. */
+	/* Retry with later deadlines until all waits are moved before their deadlines. */
 	do {
 		ms *= 2;
 		renew(&self->fd);

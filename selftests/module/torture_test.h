@@ -10,7 +10,7 @@
 #define THREADS		4
 #define WORKERS		((PROCESSES + VICTIMS) * THREADS)
 #define CONTEXTS	2		/* number for each process; each thread has one more */
-#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* the threads' own follow */
+#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* the threads' contexts follow */
 #define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
 #define SLOTS		64		/* number of waits of a context */
 #define BATCH		8
@@ -297,7 +297,7 @@ static void has_waited(struct worker *w, int ret, uint64_t deadline)
 	__atomic_store_n(&w->record->nr_waiting, 0, __ATOMIC_RELEASE);
 }
 
-/* Makes a wait that ends immediately. It ends the queue position of an interrupted wait. */
+/* Makes a wait that times out immediately. This ends the queue position of an interrupted wait. */
 static void end_place(struct worker *w)
 {
 	uint32_t word = 0;

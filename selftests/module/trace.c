@@ -219,14 +219,14 @@ TRACE_TEST(R9_private_takes_no_mmap_lock)
 {
 	if (access(TRACING MMAP_LOCK, F_OK))
 		SKIP(return, "this kernel has no mmap_lock events");
-	/* Accesses all memory that the test uses, so that it causes no page fault later. */
+	/* Access all memory that the test uses, so that it causes no page fault later. */
 	*self->private = 0;
 	use_private_word(_metadata, self->fd, self->private);
 	ASSERT_EQ(0, count_mmap_locks());
 	ASSERT_TRUE(record_mmap_locks(true));
 	use_private_word(_metadata, self->fd, self->private);
 	EXPECT_EQ(0, count_mmap_locks());
-	/* Checks that acquiring mmap_lock would have been recorded. */
+	/* Check that acquiring mmap_lock would have been recorded. */
 	ASSERT_TRUE(record_mmap_locks(true));
 	munmap(private_page(self->page), self->page);
 	EXPECT_LT(0, count_mmap_locks());

@@ -188,7 +188,7 @@ MEMWAIT_TEST(R19_group_arming_notify_deadline_and_cancel_race)
 		}
 		count_completions(self->fd, &sum);
 	}
-	/* Waits for the end of the waits without a deadline. */
+	/* Wait for the end of the waits that have no deadline. */
 	while (ended(&sum) < armed)
 		count_completions(self->fd, &sum);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);

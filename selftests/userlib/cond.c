@@ -371,7 +371,7 @@ USERLIB_TEST(L8_destroy_right_after_broadcast)
 		give_tickets(monitor, 3);
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
 		ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
-		/* Makes later accesses to the memory detectable. */
+		/* Make later accesses to the memory detectable. */
 		memset(&monitor->cond, 0xa5, sizeof(monitor->cond));
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(0, runner_join(&runners[i]));

@@ -239,7 +239,7 @@ USERLIB_TEST(L11_a_deadline_in_the_wait_for_the_mutex_is_no_timeout)
 	uint64_t deadline;
 	long ms = 100;
 
-	/* Repeats with a later deadline until both waiters are woken before their deadlines. */
+	/* Repeat with a later deadline until both waiters are woken before their deadlines. */
 	do {
 		ms *= 2;
 		monitor_init(monitor, 0);
@@ -380,7 +380,7 @@ USERLIB_TEST(L5_a_waiter_that_cannot_sleep_on_the_mutex_gets_it)
 	int cancel, status;
 	long before;
 
-	/* Makes the C library open the files that it needs to unwind stacks. */
+	/* Make the C library open the files that it needs to unwind stacks. */
 	ASSERT_EQ(0, pthread_create(&thread, NULL, exit_thread, NULL));
 	pthread_join(thread, NULL);
 	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));

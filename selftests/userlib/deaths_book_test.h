@@ -81,7 +81,7 @@ static void map_area(void)
 {
 	void *old = area, *hint = NULL;
 
-	/* Maps the memory at another address, if there is room. */
+	/* Map the memory at another address, if there is room. */
 	if (old)
 		hint = (void *)((uintptr_t)old - (2 + draw(1000)) * (sizeof(*area) / 4096 * 4096));
 	area = mmap(hint, sizeof(*area), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
@@ -144,9 +144,9 @@ static uint32_t left_of(const struct guarded *g, int o)
 }
 
 /*
- * Whether the lock is held, but by no living process. A process that has acquired the lock but has
- * not yet recorded that is not asleep. If the lock is free at times, the second look finds it free,
- * or finds another acquisition, or finds the process that holds it.
+ * Whether the lock is held, but by no living process. A process that has acquired the lock, but has
+ * not recorded this yet, is not asleep. If the lock is free at times, the second look finds it
+ * free, or finds another acquisition, or finds the process that holds it.
  */
 static bool is_left_locked(int o)
 {
@@ -293,7 +293,7 @@ static void account_for_death(int slot)
 		account_for_hand(o, record->hands[o]);
 		record->hands[o] = FREE;
 	}
-	/* Sends the signal that the process did not send. */
+	/* Send the signal that the process did not send. */
 	for (o = 0; o < OBJECTS; o++) {
 		struct guarded *g = &area->objects[o];
 

@@ -338,7 +338,7 @@ FIXTURE_SETUP(ends)
 
 	if (!geteuid())
 		ASSERT_EQ(0, setuid(FIRST_UNUSED_USER + getpid() % 5000));
-	/* Makes the test the owner of its files in /proc again. */
+	/* Make the test the owner of its files in /proc again. */
 	ASSERT_EQ(0, prctl(PR_SET_DUMPABLE, 1));
 	self->fd = memwait_open(0);
 	ASSERT_LE(0, self->fd);

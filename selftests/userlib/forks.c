@@ -73,7 +73,7 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 			_exit(check_child(objects, self->loop, &counted, id));
 		EXPECT_EQ(0, child_status(child));
 
-		/* Creates children of a child that has called no function of the library. */
+		/* Create children of a child that has called no function of the library. */
 		for (second_maker = 0; second_maker < ARRAY_SIZE(makers); second_maker++) {
 			child = makers[maker]();
 			ASSERT_LE(0, child);

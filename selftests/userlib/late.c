@@ -107,7 +107,7 @@ static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
 		late->loop = other;
 		memwait_op_init(&late->first.op, first, count_call, &late->first);
 		/*
-		 * Repeats with a later deadline until the object becomes available before the
+		 * Repeat with a later deadline until the object becomes available before the
 		 * waiter's deadline.
 		 */
 		for (ms = 100, in_time = false; !in_time; ms *= 2) {

@@ -260,7 +260,7 @@ TEST_F_TIMEOUT(limits, L2_the_next_call_does_a_missed_wake_up, 300)
 	struct processes processes;
 	size_t i;
 
-	/* Opens the device in this process before other processes use up the limit. */
+	/* Open the device in this process before other processes use up the limit. */
 	ASSERT_EQ(0, memwait_available());
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		for (loss = DESCRIPTORS; loss < losses; loss++) {
@@ -322,7 +322,7 @@ TEST_F_TIMEOUT(limits, L2_the_next_lock_does_a_missed_wake_up, 300)
 		ASSERT_EQ(0, lock_mutex());
 		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
 		/*
-		 * Uses the number of waiters, because the waiter may also sleep before its lock
+		 * Use the number of waiters, because the waiter may also sleep before its lock
 		 * call.
 		 */
 		spin_until(memwait_waiters(sleep_word(&shared->mutex, kinds[way % 2]), 0) == 1);

@@ -645,7 +645,8 @@ static int lock_in_each_round(void *arg)
 
 	for (round = 1;; round++) {
 		/*
-		 * Spins without a yield at first, so that it calls lock while the mutex is locked.
+		 * Spin without a yield at first, so that this thread calls lock while the mutex is
+		 * locked.
 		 */
 		for (looks = 0; __atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round; looks++)
 			if (looks > 1000)
@@ -851,7 +852,7 @@ USERLIB_TEST(R4_a_deadline_while_a_lock_is_reserved)
 
 	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
 		/*
-		 * Takes the shortest of several attempts, because other programs also use the CPU.
+		 * Take the shortest of several attempts, because other programs also use the CPU.
 		 */
 		least = UINT64_MAX;
 		for (try = 0; try < 20 && least > 5 * NSEC_PER_MSEC; try++) {

@@ -258,7 +258,7 @@ ROBUST_TEST(L6_the_death_of_an_owner_since_its_deadline_is_notified)
 
 	ASSERT_EQ(0, memwait_mutex_init(&shared->other, MEMWAIT_MUTEX_ROBUST));
 	ASSERT_EQ(0, owner_start(&owner, &shared->holds[2], IS_KILLED, lock_it, &shared->other));
-	/* Repeats if the deadline passed too early. */
+	/* Repeat if the deadline passed too early. */
 	for (ms = 100; err == ETIMEDOUT; ms *= 2) {
 		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST));
 		ASSERT_EQ(0, memwait_mutex_lock(&shared->mutex));

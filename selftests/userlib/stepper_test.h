@@ -29,7 +29,7 @@
 #define PATIENCE_LOST	1000	/* in milliseconds, like PATIENCE_MS */
 #define MOST_STEPS	10000
 
-/* The context of a loop has an id, and the process that the loop ends with also has an id. */
+/* An upper bound of the number of ids that a loop adds. The context of a loop has an id. */
 #define IDS_OF_A_LOOP	2
 #define MOST_REPORTS	4
 #define MOST_FAILURES	400

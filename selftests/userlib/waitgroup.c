@@ -197,7 +197,7 @@ static int wait_and_answer(struct crossing *crossing)
 			return 1;
 		if (__atomic_load_n(&crossing->rounds, __ATOMIC_RELAXED) != i)
 			__atomic_add_fetch(&crossing->violations, 1, __ATOMIC_RELAXED);
-		/* Starts the next round before the other process knows that this one has ended. */
+		/* Start the next round before the other process knows that this one has ended. */
 		if (memwait_waitgroup_add(&crossing->group, 1) ||
 		    memwait_waitgroup_done(&crossing->back))
 			return 2;

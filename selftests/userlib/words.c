@@ -379,7 +379,7 @@ USERLIB_TEST(R4_a_relative_time_and_signals)
 	int signals;
 
 	sigaction(SIGUSR1, &action, NULL);
-	/* Repeats if this thread did not run in the meantime. */
+	/* Repeat if this thread did not run in the meantime. */
 	do {
 		signals = 0;
 		runner_start(&runner, wait_relative, &timed);

@@ -747,7 +747,7 @@ make_examples()
 	mkdir -p "$1/userlib/examples" "$1/lib"
 	cp "$top"/userlib/examples/{Makefile,*.{c,txt}} "$1/userlib/examples/"
 	cp "$top/README.md" "$1/"
-	# Installs the library into a directory where no system looks; pkg-config and ldd find it.
+	# Install the library into a directory where no system looks; pkg-config and ldd find it.
 	in_root "$2" sh -euc "
 		make -s -C $dir/userlib install PREFIX=$dir/usr
 		export PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig LD_LIBRARY_PATH=$dir/usr/lib

@@ -20,8 +20,8 @@ function files()
 
 function run(program)
 {
-	// Creates a link with the package's name, because the folder of the package may have
-	// another name.
+	// Create a link with the package's name, because the folder of the package may have another
+	// name.
 	const modules = fs.mkdtempSync(path.join(os.tmpdir(), 'modules-'));
 	const before = files();
 	try {

@@ -161,7 +161,7 @@ const wants = `(last) => {
 	const semaphore = new memwait.Semaphore(buffer, 128);
 	for (const promise of [channel.recv(), channel.recv(), mutex.lock(), semaphore.acquire()])
 		promise.then(last);
-	// Blocks the event loop until all results have arrived.
+	// Block the event loop until all results have arrived.
 	memwait.wait(i32, 0, 0);
 }`;
 

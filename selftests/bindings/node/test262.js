@@ -323,7 +323,7 @@ async function main(text)
 	console.log(`TAP version 13\n1..${ways.length}`);
 	for (const [i, way] of ways.entries()) {
 		results[way] = await runWay(way, tests);
-		// Ignores tests that also fail with the engine's own functions.
+		// Ignore tests that also fail with the engine's own functions.
 		const own = new Set(results.engine?.failed.map((line) => line.split(':')[0]));
 		const bad = results[way].failed.filter((line) => !own.has(line.split(':')[0]));
 		console.log(`${bad.length || !results[way].passed ? 'not ok' : 'ok'} ${i + 1} test262: ${way}`);

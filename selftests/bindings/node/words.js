@@ -82,7 +82,7 @@ test('descriptors that the program closes', async () => {
 	assert.strictEqual(notify(view, 1), 1);
 	assert.strictEqual(await next, 'ok');
 	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
-	// Closes the descriptor that a blocking thread polls: only this epoll descriptor contains
+	// Close the descriptor that a blocking thread polls: only this epoll descriptor contains
 	// another epoll descriptor.
 	closeDescriptors(epoll, (number) => {
 		const watched = fs.readFileSync(`/proc/self/fdinfo/${number}`, 'utf8').matchAll(/tfd: +(\d+)/g);
