@@ -149,7 +149,7 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	walk->nr_lines++;
 }
 
-/* One step in a locked bucket. Returns whether another step is needed. */
+/* Does one step in a locked bucket. Returns whether another step is needed. */
 static bool memwait_walk_bucket(struct memwait_walk *walk, struct memwait_bucket *bucket)
 {
 	struct memwait_waiter *waiter;

@@ -80,7 +80,7 @@ bool memwait_names_dead_owner(const struct memwait_wait *wait);
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
 
-/* The id that a wait names, or 0. */
+/* Returns the id that a wait names, or 0. */
 static inline u64 memwait_named_id(const struct memwait_wait *wait)
 {
 	return memwait_size(wait->flags) == 8 ? wait->expected & MEMWAIT_OWNER_MASK : 0;

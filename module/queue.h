@@ -81,7 +81,7 @@ static inline bool memwait_group_is_pending(const struct memwait_group *group)
 	return !READ_ONCE(group->claimed);
 }
 
-/* The notified waiter of a wait, or %NULL if there is none. */
+/* Returns the notified waiter of a wait, or %NULL if there is none. */
 static inline const struct memwait_waiter *memwait_group_notified(const struct memwait_group *group)
 {
 	u32 claimed = READ_ONCE(group->claimed);

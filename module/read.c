@@ -113,8 +113,7 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 /*
  * Takes persistent waits that have not ended out of @taken. Waits with more to read (later
  * notifies, or a passed deadline) are moved to @again, and still count as listed. The waits that
- * remain in
- * @taken have ended. Returns the length of @again.
+ * remain in @taken have ended. Returns the length of @again.
  */
 static unsigned int memwait_read_settle(struct memwait_context *context, struct list_head *taken,
 					struct list_head *again)

@@ -271,7 +271,9 @@ static bool memwait_leaves_processor(const struct memwait_wait *wait)
 				   memwait_async_clock(wait->flags));
 }
 
-/* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of the memory that the wait accesses. */
+/*
+ * Does the notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of the memory that the wait accesses.
+ */
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user)
 {
