@@ -37,7 +37,7 @@
 #include <linux/memwait.h>
 
 /*
- * How many times slower this machine is than an idle machine; see measure_slowness() in
+ * Returns how many times slower this machine is than an idle machine; see measure_slowness() in
  * selftests/vm/init. Time limits, which exist to end tests that hang, are multiplied by this
  * factor.
  */

@@ -133,7 +133,7 @@ static int take(struct work *work, int which)
 
 /* The mutex */
 
-/* Work that takes the same time for each thread, even if the thread is interrupted often. */
+/* Does work that takes the same time for each thread, even if the thread is interrupted often. */
 static inline void busy_work(uint64_t *random, int times)
 {
 	for (; times; times--)

@@ -189,7 +189,9 @@ static const struct kind eventfd_read_kind = {
 	.drain = eventfd_drain,
 };
 
-/* There is a pipe for each word. It must be read, because it would become full. */
+/*
+ * There is a pipe for each word. The loop must read the pipe, because the pipe would become full.
+ */
 
 static bool pipe_arm_all(struct loop *loop)
 {

@@ -497,7 +497,7 @@ static void *take_often(void *arg)
 /*
  * Every post is consumed exactly once or remains in the word, and no thread sleeps while a post
  * remains. Groups are also notified through their other word, so that a post reaches waiters that
- * were woken there just before.
+ * were woken through that word just before.
  */
 MEMWAIT_TEST(R38_if_none_woken_loses_nothing)
 {

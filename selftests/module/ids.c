@@ -349,7 +349,7 @@ IDS_TEST(R33_every_bit_of_an_id_is_random)
 		for (bit = 0; bit < 64; bit++)
 			ones[bit] += id >> bit & 1;
 	}
-	/* The bounds are ten standard deviations. */
+	/* The bounds are ten standard deviations from the mean. */
 	for (bit = 0; MEMWAIT_OWNER_MASK >> bit; bit++) {
 		EXPECT_LT(DRAWN / 4, ones[bit]);
 		EXPECT_GT(3 * DRAWN / 4, ones[bit]);

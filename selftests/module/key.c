@@ -142,7 +142,7 @@ MEMWAIT_TEST(R8_hugetlb)
 	expect_shared(_metadata, self->fd, map_twice(file, huge));
 }
 
-/* mremap() with an old size of 0 makes a second mapping of anonymous memory. */
+/* mremap() with an old size of 0 creates a second mapping of anonymous memory. */
 static void expect_anonymous_shared(struct __test_metadata *_metadata, int fd, int flags, int file)
 {
 	size_t size = sysconf(_SC_PAGESIZE);

@@ -303,7 +303,7 @@ static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t
 	c->pending++;
 }
 
-/* The result that R2 requires; sets *index for MEMWAIT_NOT_EQUAL. */
+/* Returns the result that R2 requires; sets *index for MEMWAIT_NOT_EQUAL. */
 static int outcome(const struct entry **words, int nr, uint64_t deadline, uint32_t *index)
 {
 	int i;

@@ -51,7 +51,7 @@ OWNER_TEST(R33_no_id_is_reused)
 		EXPECT_EQ(0, w.id & ~MEMWAIT_OWNER_MASK);
 		ascending += ids[i] > ids[i - 1];
 	}
-	/* The bounds are ten standard deviations. */
+	/* The bounds are ten standard deviations from the mean. */
 	EXPECT_LT(186, ascending);
 	EXPECT_GT(314, ascending);
 	qsort(ids, ARRAY_SIZE(ids), sizeof(ids[0]), compare_numbers);

@@ -204,7 +204,7 @@ static inline int any_join(struct any_waiter *w)
 	return w->result;
 }
 
-/* A thread that waits forever for any of several words. */
+/* Returns a thread that waits forever for any of several words. */
 static inline struct any_waiter any_of(int fd, const struct memwait_wait *waits, uint32_t count)
 {
 	return (struct any_waiter) { .fd = fd, .waits = waits, .count = count,

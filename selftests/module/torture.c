@@ -47,7 +47,7 @@ static void count_own_waiters(struct worker *w)
 }
 
 /*
- * The work of the first thread of a process while all threads come to rest. It receives contexts,
+ * Does the work of the first thread of a process while all threads come to rest: receives contexts,
  * reads the contexts of sleeping threads, counts the waiters of the process's own words, and wakes
  * them.
  */

@@ -16,7 +16,7 @@
 /* The error that open(2) returns for /dev/memwait while the device is hidden. */
 static int absent;
 
-/* A character device major number for local use that is not registered, or 0. */
+/* Returns an unregistered character device major number for local use, or 0. */
 static unsigned int unused_major(void)
 {
 	FILE *f = fopen("/proc/devices", "r");

@@ -4,7 +4,9 @@
 
 #include <sys/eventfd.h>
 
-/* The number of the device's descriptor that the library has opened for the process, or -1. */
+/*
+ * Returns the number of the device descriptor that the library has opened for the process, or -1.
+ */
 static int library_number(int own, memwait_loop_t *loop)
 {
 	struct stat device, st;

@@ -22,7 +22,7 @@ struct objects {
 	uint32_t word;
 };
 
-/* Calls that must not succeed in a child. Returns the number of wrong results. */
+/* Makes calls that must not succeed in a child. Returns the number of wrong results. */
 static int check_child(struct objects *objects, memwait_loop_t *loop, struct counted_op *counted,
 		       uint64_t parent)
 {
@@ -103,7 +103,10 @@ struct helped {
 	pid_t helper;
 };
 
-/* A process that waits in a loop. Its child continues to exist with copies of its descriptors. */
+/*
+ * Runs in a process, which waits in a loop. Its child continues to exist with copies of its
+ * descriptors.
+ */
 static void wait_with_helper(struct helped *helped, pid_t (*make)(void))
 {
 	struct counted_op lock = { 0 }, get = { 0 }, word = { 0 };

@@ -456,8 +456,8 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 }
 
 /*
- * If the operation or thread times out, the next waiter gets the object. L11: it tried once more
- * before it returned ETIMEDOUT.
+ * If the operation or thread times out, the next waiter gets the object. L11: the operation or
+ * thread tries once more before it returns ETIMEDOUT.
  */
 OBJECT_TEST(L3_L11_a_deadline_races_with_give)
 {

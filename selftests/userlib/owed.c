@@ -54,7 +54,7 @@ static const unsigned int kinds[] = {
 
 ADAPTER(lock_and_unlock, void *arg, memwait_mutex_lock(arg) ?: memwait_mutex_unlock(arg))
 
-/* The next operation on the mutex, which acquires it. */
+/* Does the next operation on the mutex, which acquires the mutex. */
 static int lock_next(memwait_mutex_t *mutex, int how, memwait_loop_t *loop)
 {
 	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
@@ -664,7 +664,7 @@ USERLIB_TEST(L2_a_send_or_receive_that_cannot_wake_is_not_done)
 	}
 }
 
-/* The next call, on either side. Returns its result on a closed channel. */
+/* Makes the next call, on either side. Returns its result on a closed channel. */
 static int use_channel(memwait_channel_t *channel, int way, memwait_loop_t *loop)
 {
 	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);

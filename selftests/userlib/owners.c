@@ -263,7 +263,7 @@ OWNERS_TEST(R34_the_oldest_waiter_is_notified)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, elsewhere(wait_sized, &both));
 }
 
-/* A process that waits and exits with the result. */
+/* Forks a process that waits and exits with the result. */
 static pid_t fork_waiter(int fd, struct word_wait *wait, int waiters)
 {
 	pid_t pid = run_in_child(wait_sized(wait));

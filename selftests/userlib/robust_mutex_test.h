@@ -132,7 +132,7 @@ static inline void visit(struct shared *shared)
 
 ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
 
-/* The first word of a robust mutex: the owner's id and two flag bits. */
+/* Returns the first word of a robust mutex: the owner's id and two flag bits. */
 static inline uint64_t *word_of(memwait_mutex_t *mutex)
 {
 	void *first = mutex;

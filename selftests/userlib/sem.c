@@ -309,7 +309,7 @@ USERLIB_TEST(R6_a_handler_interrupts_a_timed_wait)
 	EXPECT_EQ(0, memwait_sem_destroy(timed.sem));
 }
 
-/* The byte on which waiters of a FAIR semaphore sleep. */
+/* Returns the byte on which waiters of a FAIR semaphore sleep. */
 static const void *fair_word(const memwait_sem_t *sem)
 {
 	return (const char *)sem + 2;

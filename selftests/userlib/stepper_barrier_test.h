@@ -94,7 +94,7 @@ BARRIER_TEST(second, "second arrival of three", .before = { meet }, .release = r
 BARRIER_TEST(last, "last arrival", .before = { meet }, .number = 2)
 BARRIER_TEST(last_of_three, "last arrival of three", .before = { meet, meet }, .number = 3)
 
-/* The state after a process died in a reset, before it began the next generation. */
+/* Creates the state after a process died in a reset, before it began the next generation. */
 static int make_half_reset(struct stepper *stepper)
 {
 	int ret = make_barrier(stepper);

@@ -152,7 +152,7 @@ static inline bool ended(void)
 	return shared->objects.finished;
 }
 
-/* The deadline of all waits. */
+/* Returns the deadline of all waits. */
 static inline struct timespec last_moment(void)
 {
 	return in_time(CLOCK_MONOTONIC, shared->patience);

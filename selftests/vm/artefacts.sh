@@ -18,7 +18,7 @@ all_kernels="6.1 6.1-rt 6.12 6.12-rt newest newest-rt debug kcsan 6.12-m32 6.12-
 # Whether the clock of the guest counts instructions.
 icount=false
 
-# The compiler of the tests, and additional arguments of make, for the kernel in use.
+# The compiler of the tests, and additional arguments for make, for the kernel in use.
 cc=gcc
 cross=()
 
