@@ -182,8 +182,8 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 }
 
 /*
- * Caches an ended wait. Returns false if the caller must free the wait instead, which was then
- * removed from the tree.
+ * Caches an ended wait. Returns false if the caller must free the wait instead; in that case the
+ * wait has been removed from the tree.
  */
 static bool memwait_async_cache(struct memwait_async_waiter *wait)
 {

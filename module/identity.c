@@ -6,9 +6,9 @@
  * Probes on tracepoints run in the dying thread, when it takes a fatal signal, exits or executes a
  * program, and look the thread up in a hash table, see owner.c. No clone(2) flag, vfork(2), PID
  * namespace or closed descriptor hides a thread from the probes. The exit probe runs before
- * waitpid(2) returns in the parent, the exec probe before the new program's first instruction. A
- * thread that joins the dying thread, or whose vfork(2) child executes a program, may continue
- * before the probe runs. A context dies when it ends, see file.c.
+ * waitpid(2) returns in the parent, and the exec probe runs before the new program's first
+ * instruction. A thread that joins the dying thread, or whose vfork(2) child executes a program,
+ * may continue before the probe runs. A context dies when it ends, see file.c.
  *
  * The probes must not take locks that sleep on PREEMPT_RT. They only mark the identity dead;
  * owner.c reaps it later.

@@ -4,7 +4,7 @@
  *
  * Each word of an async wait has a reference to a pin, which holds the file or mm_struct. A context
  * remembers, without references, the last pin of a file and the last pin of an mm_struct that it
- * has used. A wait on a word of the same space shares that pin; any other wait makes a new pin.
+ * has used. A wait on a word of the same space shares that pin; any other wait creates a new pin.
  * There are therefore no more pins than words that are waited for, and most contexts have one pin.
  * As in the key, a file is identified by its address_space: the first file represents all other
  * files of that address_space. A requeue does not change the space, and therefore not the pin of

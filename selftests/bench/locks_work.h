@@ -75,7 +75,7 @@ struct work {
 	long written[2];
 	int turn;
 	int there;
-	uint64_t begun, ended, ns;	/* used if not all of the time counts */
+	uint64_t begun, ended, ns;	/* used if only a part of the time counts */
 
 	_Alignas(64) int library;
 	int kind;			/* kind of the library's mutex, and of our rwlock */
@@ -301,8 +301,8 @@ static int let_all_go(struct work *work)
 		err |= wait_for(work, ALL_ARE_THERE);
 	while (work->turn < work->share && !err) {
 		/*
-		 * The waiters have unlocked the mutex. If they sleep now, they wait for the
-		 * broadcast.
+		 * The waiters have unlocked the mutex. If they are asleep now, they are waiting for
+		 * the broadcast.
 		 */
 		err |= unlock(work);
 		for (i = 1; i <= WAITERS; i++)

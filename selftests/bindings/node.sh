@@ -8,5 +8,5 @@ if ! command -v node >/dev/null; then
 	echo "1..0 # SKIP no Node.js"
 	exit 4
 fi
-# The first option is for a test that detaches a buffer, the second for a test of finalizers.
+# The first option is for a test that detaches a buffer, and the second is for a test of finalizers.
 exec timeout -k 5 $((850 * ${MEMWAIT_SLOWNESS:-1})) node --allow-natives-syntax --expose-gc node/all.js

@@ -775,7 +775,7 @@ TEST_F_TIMEOUT(memwait, R5_the_module_behaves_like_a_simple_model, 86400)
 	close(m->watch);
 }
 
-/* It takes several steps until a mistake causes a difference. */
+/* A mistake may cause a difference only after several steps. */
 TEST_F_TIMEOUT(memwait, R5_a_mistake_of_the_model_is_found, 600)
 {
 	struct model *m = make_model(_metadata, self->word);

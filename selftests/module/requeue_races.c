@@ -55,7 +55,7 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 	int stop, i, round, total;
 
 	like.stop = &stop;
-	/* The first round has two words, the second round three shared words. */
+	/* The first round has two words, and the second round has three shared words. */
 	for (round = 0; round < 2; round++) {
 		word = round ? self->shared : self->word;
 		for (i = 0; i < WORDS; i++)

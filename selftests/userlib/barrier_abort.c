@@ -368,9 +368,7 @@ USERLIB_TEST(a_reset_before_the_last_arrival_has_woken_the_others)
 	struct runner waiter, within, again;
 	int others, ret;
 
-	/*
-	 * Since the reset no thread has arrived, or one, or two of which the last is also stalled.
-	 */
+	/* The number of threads that have arrived since the reset. The second is also stalled. */
 	for (others = 0; others < 3; others++) {
 		last.still = 0;
 		next.still = 0;

@@ -281,8 +281,8 @@ USERLIB_TEST(R8_processes_that_map_it_at_different_addresses)
 }
 
 /*
- * A program that does not use the library has set the event and was killed before it could notify.
- * A later caller finds the event set, and the next set wakes the sleepers.
+ * A program that does not use the library sets the event and is killed before it can notify. A
+ * later caller finds the event set, and the next set wakes the sleepers.
  */
 USERLIB_TEST(L7_the_next_set_wakes_for_a_killed_setter)
 {

@@ -46,7 +46,7 @@ static int set_up_sem(struct shared *shared, unsigned int kind)
 SHARED_CALL(take_sem, memwait_sem_clockwait(&shared->sem, CLOCK_MONOTONIC, deadline()))
 SHARED_CALL(give_sem, memwait_sem_post(&shared->sem))
 
-/* In one half of the cases the channel is empty, in the other half it is full. */
+/* The channel is empty in one half of the cases, and full in the other half. */
 static memwait_channel_t *channel_of(struct shared *shared)
 {
 	return (memwait_channel_t *)shared->channel;

@@ -686,8 +686,8 @@ take_test()
 	mv "$2/selftests/$3" "$1/selftests/$3"
 }
 
-# need_tests NAME...: builds the tests that are not in the cache, in one run of make. need_test builds those
-# that failed again, and shows why.
+# need_tests NAME...: builds the tests that are not in the cache, in one run of make. need_test then
+# builds the failed tests once more, and shows why they fail.
 need_tests()
 {
 	local root harness dir name batch missing=()
