@@ -2,15 +2,15 @@
 /*
  * ABI of /dev/memwait: wait on, and notify, a word of memory.
  *
- * The semantics are those of ECMAScript's Atomics.wait, Atomics.waitAsync and Atomics.notify. OK,
- * NOT_EQUAL and TIMED_OUT have the values that WebAssembly's memory.atomic.wait returns. All
- * structs have the same layout for 32-bit and 64-bit callers.
+ * The semantics are those of ECMAScript's Atomics.wait, Atomics.waitAsync and Atomics.notify.
+ * MEMWAIT_OK, MEMWAIT_NOT_EQUAL and MEMWAIT_TIMED_OUT have the values that WebAssembly's
+ * memory.atomic.wait returns. All structs have the same layout for 32-bit and 64-bit callers.
  *
  * An ioctl struct may grow at its end, because the ioctl number contains the size of the struct.
  * struct memwait_async, which is an array element, may also grow; memwait_wait_async.entry_size is
  * its size. In both cases a field that an old caller does not pass reads as zero. A field that an
- * old kernel does not know must be zero, or the call fails with E2BIG. These structs never grow:
- * memwait_wait, memwait_notify, memwait_wait_any within memwait_async, memwait_completion.
+ * old kernel does not know must be zero; otherwise the call fails with E2BIG. These structs never
+ * grow: memwait_wait, memwait_notify, memwait_wait_any within memwait_async, memwait_completion.
  */
 #ifndef _UAPI_LINUX_MEMWAIT_H
 #define _UAPI_LINUX_MEMWAIT_H
@@ -19,31 +19,33 @@
 #include <linux/types.h>
 
 /* Outcomes: returned by ioctls, and the result of entries and completions. */
-#define MEMWAIT_OK		0	/* counted by a notify */
-#define MEMWAIT_NOT_EQUAL	1	/* the word did not hold the expected value */
-#define MEMWAIT_TIMED_OUT	2	/* the deadline passed first */
+#define MEMWAIT_OK		0	/* notified */
+#define MEMWAIT_NOT_EQUAL	1	/* the word had a different value */
+#define MEMWAIT_TIMED_OUT	2	/* the deadline passed */
 #define MEMWAIT_PENDING		3	/* async wait queued */
 #define MEMWAIT_OWNER_DIED	4	/* the owner, or a waiter woken earlier, died */
 
-/* Flags. Sizes and PRIVATE have futex2's values (FUTEX2_SIZE_U8 ... FUTEX2_PRIVATE). */
+/*
+ * Flags. The sizes and MEMWAIT_PRIVATE have futex2's values (FUTEX2_SIZE_U8, FUTEX2_PRIVATE ...).
+ */
 #define MEMWAIT_SIZE_U8		0x0
 #define MEMWAIT_SIZE_U16	0x1
 #define MEMWAIT_SIZE_U32	0x2
 #define MEMWAIT_SIZE_U64	0x3
 #define MEMWAIT_SIZE_MASK	0x3
 #define MEMWAIT_PRIVATE		0x80	/* all users of the word share one address space */
-#define MEMWAIT_CLOCK_REALTIME	0x100	/* deadline on CLOCK_REALTIME, not _MONOTONIC */
+#define MEMWAIT_CLOCK_REALTIME	0x100	/* the deadline is on CLOCK_REALTIME */
 #define MEMWAIT_GROUP		0x200	/* async wait on several words */
 #define MEMWAIT_PERSISTENT	0x400	/* async wait that a notify does not end */
 #define MEMWAIT_OWNED		0x800	/* the wait also ends with OWNER_DIED */
-#define MEMWAIT_LIBRARY_FLAGS	0xffff0000U	/* reserved for libraries: always EINVAL here */
+#define MEMWAIT_LIBRARY_FLAGS	0xffff0000U	/* reserved for libraries; EINVAL */
 
 /* Flags of memwait_owner. */
 #define MEMWAIT_OWNER_CONTEXT	0x1	/* this context's id, not the thread's */
 #define MEMWAIT_OWNER_EXIT	0x2	/* end the calling thread's id */
-#define MEMWAIT_OWNER_BIND	0x4	/* with _CONTEXT: bind it to the calling process */
+#define MEMWAIT_OWNER_BIND	0x4	/* with _CONTEXT: bind the context to this process */
 
-/* Owner id bits of a 64-bit word, for MEMWAIT_OWNED waits. */
+/* The bits of a 64-bit word that hold its owner's id, for MEMWAIT_OWNED waits. */
 #define MEMWAIT_OWNER_MASK	((1ULL << 62) - 1)
 
 /* Operations of memwait_change. */
@@ -54,7 +56,8 @@
 #define MEMWAIT_CHANGE_XOR	4	/* word ^= operand */
 
 /*
- * Added to an operation: the word changes only if no waiter was woken. See struct memwait_change.
+ * Added to an operation: the word is changed only if no waiter was woken. See struct
+ * memwait_change.
  */
 #define MEMWAIT_CHANGE_IF_NONE_WOKEN	0x100
 
@@ -89,8 +92,8 @@
  *	been notified (module parameter max_user_owners)
  * @user_owners: the user's current ids
  *
- * The user is the user that opened the context. A user namespace that was not created by root adds
- * no limits, because its users count as the user that created it.
+ * The limits and the usage are those of the user that opened the context. All users in a user
+ * namespace that was not created by root count as the user that created it.
  */
 struct memwait_info {
 	__u64 features;
@@ -114,13 +117,14 @@ struct memwait_info {
  * @reserved: 0
  *
  * With MEMWAIT_OWNED the lower 62 bits of a 64-bit @expected are the owner's id, 0 for no owner. A
- * word of fewer bits names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
- * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
- * later, or when a waiter that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED dies. The
- * kernel watches only the last woken waiter, and only while other MEMWAIT_OWNED waiters are queued.
- * A thread that calls exit(2) ends, but does not die. Its end is reported only to waiters of a
- * 64-bit word that may name the thread. The kernel never writes to the word. The waiter that gets
- * MEMWAIT_OWNER_DIED checks the word and waits again; it then joins the end of the queue.
+ * word smaller than 64 bits names no owner. If the owner is dead, the wait returns
+ * MEMWAIT_OWNER_DIED immediately. If the owner dies later, or if a waiter dies that was woken
+ * earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED, the word's oldest MEMWAIT_OWNED waiter gets
+ * MEMWAIT_OWNER_DIED. The kernel watches only the last woken waiter, and only while other
+ * MEMWAIT_OWNED waiters are queued. A thread that calls exit(2) ends, but does not die. Its end is
+ * reported only to waiters of a 64-bit word that may name the thread. The kernel never writes to
+ * the word. A waiter that gets MEMWAIT_OWNER_DIED must check the word. If it waits again, it joins
+ * the end of the queue.
  *
  * A call with @deadline 0 never waits.
  */
@@ -157,8 +161,8 @@ struct memwait_notify {
  * @index: out: for MEMWAIT_OK, index of the notified word; for MEMWAIT_NOT_EQUAL, index of the
  *	first word that differs; otherwise unchanged
  *
- * A notify of any one of the words ends the wait; no other notify counts the wait. @deadline and
- * @flags have the same offsets as in struct memwait_wait.
+ * The first notify of any of the words ends the wait; later notifies do not count this wait.
+ * @deadline and @flags have the same offsets as in struct memwait_wait.
  */
 struct memwait_wait_any {
 	__u64 waits;
@@ -172,20 +176,22 @@ struct memwait_wait_any {
 /**
  * struct memwait_async - one async wait of a batch
  * @wait: wait on one word
- * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written only for
+ * @any: wait on a group; @any.flags contains MEMWAIT_GROUP. @any.index is written only for
  *	MEMWAIT_NOT_EQUAL; for MEMWAIT_OK the completion contains the index
  * @user_data: copied to the completion
  * @id: out: 0 if nothing was queued. If the wait is pending, a nonzero id for MEMWAIT_IOC_CANCEL,
- *	valid once this call has returned, and not reused in this context for 2^56 waits
+ *	which is valid once this call has returned, and is not reused in this context for the next
+ *	2^56 waits
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
  *
  * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait, but moves it to the end of
- * its queue. One completion counts the notifies until the completion is read. The word is compared
- * only when the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, at its deadline, or with its
- * context. If the context ends before all counted notifies were read, one notify passes to the next
- * waiter. MEMWAIT_PERSISTENT cannot be combined with MEMWAIT_GROUP or MEMWAIT_OWNED.
+ * its queue. One completion counts all notifies that arrive until the completion is read. The word
+ * is compared only when the wait is armed. The wait ends when MEMWAIT_IOC_CANCEL cancels it, when
+ * its deadline passes, or when its context ends. If the context ends before all counted notifies
+ * have been read, one notify is passed to the next waiter. MEMWAIT_PERSISTENT cannot be combined
+ * with MEMWAIT_GROUP or MEMWAIT_OWNED.
  */
 struct memwait_async {
 	union {
@@ -242,33 +248,33 @@ struct memwait_cancel {
 };
 
 /**
- * struct memwait_requeue - wakes waiters of a word, and moves further waiters to another word
+ * struct memwait_requeue - wakes waiters of a word, and moves more waiters to another word
  * @addr: address of the word, aligned to its size
  * @expected: do nothing unless the word holds this value
- * @target: address of the word whose queue the moved waiters join, at the end and in order. Must be
- *	aligned to the size; the word is never read. If @target equals @addr, no waiter changes its
- *	position, but @moved counts the waiters. Must belong to the same object as @addr: to the
- *	same file if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, to the
- *	caller's mm. If @target belongs to another object, the call fails with EXDEV and nothing is
- *	done
+ * @target: address of the word whose queue the moved waiters join, at the end and in order. The
+ *	address must be aligned to the size; the word is never read. If @target equals @addr, no
+ *	waiter changes its position, but @moved counts the waiters. Both words must belong to the
+ *	same file if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, both
+ *	must belong to the caller's mm. If they do not, the call fails with EXDEV and does nothing
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
- * @move: max. further waiters to move; MEMWAIT_ALL: all
+ * @move: max. waiters to move after these; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
  * @reserved: 0
  * @woken: out: number of waiters woken
  * @moved: out: number of waiters moved
  *
- * The comparison and the waking and moving of the first waiters are one atomic step with respect to
- * all other operations on both words. Further waiters may be woken and moved in later steps, with
- * other calls in between; waiters that joined after the call began are never touched.
+ * The call checks the word and wakes and moves the first waiters in one step, which is atomic with
+ * respect to all other operations on both words. More waiters may be woken and moved in later
+ * steps, with other calls in between; waiters that joined after the call began are never woken or
+ * moved.
  *
- * A move does not change the waiter's deadline and id. If the waiter belongs to a group, only this
- * word of the group moves, and the word's index in the group does not change. If a signal
- * interrupts a moved thread and the wait is then restarted, the thread waits on its original word.
- * Waits with MEMWAIT_PERSISTENT are never moved.
+ * A moved waiter retains its deadline and its id. If the waiter belongs to a group, only this word
+ * of the group moves, and the word's index in the group does not change. If a signal interrupts a
+ * moved thread and the wait is then restarted, the thread waits on its original word. Waits with
+ * MEMWAIT_PERSISTENT are never moved.
  *
  * A moved waiter with MEMWAIT_OWNED is no longer notified of the death of the owner that it named.
- * Like the other waiters of @target, it is notified of the deaths of owners that waiters of @target
+ * Like the other waiters of @target, it is notified of the deaths of owners that waits on @target
  * named. The death of the caller is not reported.
  */
 struct memwait_requeue {
@@ -286,7 +292,7 @@ struct memwait_requeue {
 /**
  * struct memwait_notify_wait - notifies one word, then waits on another
  * @notify: the notify, which is done first
- * @wait: the wait, which is done second; may name the same word
+ * @wait: the wait, which follows; may name the same word
  * @notified: out: number of waiters that @notify woke; written before the wait, unchanged if @state
  *	is MEMWAIT_NOTIFIED
  * @state: 0. Out: MEMWAIT_NOTIFIED if a signal interrupted the wait (EINTR). A call with
@@ -308,9 +314,9 @@ struct memwait_notify_wait {
  * @count: length of the arrays, at most INT_MAX
  * @flags: 0
  *
- * An event loop that receives completions from many of the notifies is woken a few times rather
- * than once for each notify. A signal ends the call between two steps of 16 notifies; the call then
- * returns the number of notifies that were done.
+ * An event loop that receives completions from many of the notifies is woken a few times, not once
+ * for each notify. A signal ends the call between two steps of 16 notifies; the call then returns
+ * the number of words that were notified.
  */
 struct memwait_notify_many {
 	__u64 notifies;
@@ -329,15 +335,15 @@ struct memwait_notify_many {
  *	MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND: first binds the context to the calling process
  * @reserved: 0
  *
- * The first call allocates the id and counts it for the user that opened the context. A child of
- * fork(2) starts without an id.
+ * The first call allocates the id and counts it for the user that opened the context. A child
+ * process created by fork(2) starts without an id.
  *
- * A bound context ends when its process dies, or has closed all of the process's descriptors of the
- * context, even if other processes have copies. Its pending waits end without waking any waiter.
- * Unread completions with MEMWAIT_OK pass their notifies to the next waiters. The death of the
- * context's id is reported. Once the context has ended, poll(2) reports EPOLLHUP and EPOLLERR. A
- * descriptor that execve(2) does not close passes the context to the new program. Processes that
- * share a descriptor table count as one process here.
+ * A bound context ends when its process dies, or has closed all its descriptors of the context,
+ * even if other processes have copies of them. The context's pending waits end without waking any
+ * waiter. The notifies of unread completions with MEMWAIT_OK are passed to the next waiters. The
+ * death of the context's id is reported. Once the context has ended, poll(2) reports EPOLLHUP and
+ * EPOLLERR. A descriptor that execve(2) does not close passes the context to the new program.
+ * Processes that share a descriptor table count as one process for this purpose.
  *
  * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM. Once the
  * context has ended, these calls fail with EPERM in every process. MEMWAIT_OWNER_BIND fails with
@@ -362,7 +368,7 @@ struct memwait_owner {
  *
  * With MEMWAIT_CHANGE_IF_NONE_WOKEN the notify comes first. The word is changed only if no waiter
  * was woken; otherwise @old is 0. Notify and change are one step with respect to waits on the word:
- * a concurrent wait is either woken or sees the change. @notify may then name a word of 8 or 16
+ * a concurrent waiter is either woken or sees the change. @notify may then name a word of 8 or 16
  * bits; the operation applies to the aligned 32 bits that contain it.
  */
 struct memwait_change {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The functions as which <memwait/pthread.h> defines the names of pthreads. Attribute objects are
- * those of the C library.
+ * The functions to which <memwait/pthread.h> maps the pthreads names. Attribute objects are those
+ * of the C library.
  *
  * Pthreads programs often do not check the result of a lock, because a pthreads mutex that is used
  * correctly never fails. Here it may fail: without the device, over a limit, or because of a
- * seccomp filter. So a lock or a wait that fails for a reason that POSIX does not know aborts the
- * process, rather than let a thread past a lock that it does not hold.
+ * seccomp filter. If a lock or a wait fails for a reason that POSIX does not know, the function
+ * therefore aborts the process: otherwise the thread would continue without the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,8 +31,8 @@
 
 /*
  * Appends to the message of give_up(), and returns its new end. Locking is not a cancellation
- * point, and signal handlers call some of these functions: so neither stdio nor strerror(3) is
- * used.
+ * point, and signal handlers may call some of these functions. Therefore this code uses neither
+ * stdio nor strerror(3).
  */
 static char *append(char *end, const char *text)
 {
@@ -87,7 +87,7 @@ static const int of_sem_wait[] = { EINTR, 0 };
 static const int of_sem_trywait[] = { EAGAIN, 0 };
 static const int of_sem_timedwait[] = { EINTR, EINVAL, ETIMEDOUT, 0 };
 
-/* Not inlined: it has a line of text on the stack, and most calls succeed. */
+/* Not inlined, because it has a line of text on the stack, and most calls succeed. */
 __attribute__((__noinline__, __cold__))
 static int known_error(int err, const int *errors, const char *function)
 {
@@ -112,7 +112,10 @@ int memwait_pthread_mutexattr_setprotocol(pthread_mutexattr_t *attr, int protoco
 	return pthread_mutexattr_setprotocol(attr, protocol);
 }
 
-/* POSIX: EINVAL for a mutex with the protocol PTHREAD_PRIO_NONE, which all mutexes here have. */
+/*
+ * POSIX specifies EINVAL for a mutex with the protocol PTHREAD_PRIO_NONE, and all mutexes of
+ * libmemwait have this protocol.
+ */
 int memwait_pthread_mutex_getprioceiling(const memwait_mutex_t *mutex, int *ceiling)
 {
 	(void)mutex;
@@ -232,7 +235,10 @@ int memwait_pthread_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 
 /* Read-write locks */
 
-/* glibc has three kinds, of which the second behaves like the first; other libraries have none. */
+/*
+ * glibc has three kinds, of which the second behaves like the first; other C libraries have no
+ * kinds.
+ */
 static int rwlock_kind(const pthread_rwlockattr_t *attr)
 {
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
@@ -375,14 +381,14 @@ int memwait_pthread_sem_getvalue(memwait_sem_t *sem, int *value)
 }
 
 /*
- * Named semaphores are files, which get their name only once they are complete. A process maps each
+ * Named semaphores are files. A file gets its name only once it is complete. A process maps each
  * file once.
  */
 
 #define DIRECTORY	"/dev/shm/"
 #define PREFIX		"memwait-sem."
 
-/* Distinguishes the file from other files, and from those of other versions. */
+/* Distinguishes the file from files of other programs and of other versions. */
 #define MAGIC		0x314d4553U	/* "SEM1" */
 
 struct named {
@@ -417,7 +423,10 @@ static int path_of(const char *name, char *path, size_t size)
 	return 0;
 }
 
-/* Maps a file's semaphore, or finds it mapped. Called with the mutex. Returns 0 or an error. */
+/*
+ * Maps the semaphore in a file, or finds it mapped. The caller holds the mutex. Returns 0 or an
+ * error.
+ */
 static int map(int fd, memwait_sem_t **sem)
 {
 	struct mapped *mapped;
@@ -456,7 +465,7 @@ static int map(int fd, memwait_sem_t **sem)
 	return 0;
 }
 
-/* Called with the mutex. */
+/* The caller holds the mutex. */
 static int let_go(memwait_sem_t *sem)
 {
 	struct mapped **link, *mapped;
@@ -517,7 +526,10 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 	return err;
 }
 
-/* The three functions below are not cancellation points: the mutex would stay locked. */
+/*
+ * The three functions below are not cancellation points, because a cancelled thread would leave the
+ * mutex locked.
+ */
 static int begin(void)
 {
 	int state;
@@ -553,7 +565,7 @@ memwait_sem_t *memwait_pthread_sem_open(const char *name, int flags, ...)
 	err = path_of(name, path, sizeof(path));
 	if (err)
 		goto out;
-	/* Other processes may create or remove it between open_existing() and create(). */
+	/* Other processes may create or remove the file between open_existing() and create(). */
 	do {
 		err = flags & O_CREAT && flags & O_EXCL ? ENOENT : open_existing(path, &sem);
 		if (err != ENOENT || !(flags & O_CREAT))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Ports a pthreads program to libmemwait: include this header after all others, or with the
- * compiler's option -include, and build with the flags that pkg-config memwait-pthread prints. See
+ * compiler option -include, and build with the flags that pkg-config memwait-pthread prints. See
  * memwait_pthread(7) for each name and each difference.
  *
  * Mutexes, condition variables, read-write locks, barriers and semaphores become libmemwait's.
- * Attribute objects, threads, keys and spin locks remain the C library's, as do std::mutex and
- * similar classes in C++.
+ * Attribute objects, threads, keys and spin locks remain the C library's. In C++, std::mutex and
+ * similar classes do not change either.
  *
  * Functions return the results that POSIX specifies. If a lock or a wait fails for a reason that
  * POSIX does not know, such as a missing device, the process is aborted. Therefore even a program
@@ -16,7 +16,8 @@
 #define MEMWAIT_PTHREAD_H
 
 /*
- * The headers of the C++ library use the C library's names: include them before the names change.
+ * The headers of the C++ library use the C library's names: include these headers before the names
+ * change.
  */
 #if defined(__cplusplus) && __cplusplus < 201103L
 #include <fstream>
@@ -43,7 +44,7 @@
 extern "C" {
 #endif
 
-/* The names below are defined as these functions. Programs use the names below. */
+/* The POSIX names below are defined as these functions. Programs use the POSIX names. */
 
 /* Priority protocols fail with ENOTSUP. */
 int memwait_pthread_mutexattr_setprotocol(pthread_mutexattr_t *attr, int protocol);
@@ -64,7 +65,7 @@ int memwait_pthread_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 int memwait_pthread_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
 				   const struct timespec *abstime);
 
-/* The C library's header hides these in old language modes. */
+/* In old language modes the C library's header declares no read-write locks and barriers. */
 #ifdef PTHREAD_RWLOCK_INITIALIZER
 int memwait_pthread_rwlock_init(memwait_rwlock_t *rwlock, const pthread_rwlockattr_t *attr);
 #endif

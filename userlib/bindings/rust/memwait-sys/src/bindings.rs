@@ -69,13 +69,14 @@ pub type __u64 = ::std::os::raw::c_ulonglong;
 /// - `reserved`: 0
 ///
 /// With MEMWAIT_OWNED the lower 62 bits of a 64-bit `expected` are the owner's id, 0 for no owner. A
-/// word of fewer bits names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
-/// immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
-/// later, or when a waiter that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED dies. The
-/// kernel watches only the last woken waiter, and only while other MEMWAIT_OWNED waiters are queued.
-/// A thread that calls exit(2) ends, but does not die. Its end is reported only to waiters of a
-/// 64-bit word that may name the thread. The kernel never writes to the word. The waiter that gets
-/// MEMWAIT_OWNER_DIED checks the word and waits again; it then joins the end of the queue.
+/// word smaller than 64 bits names no owner. If the owner is dead, the wait returns
+/// MEMWAIT_OWNER_DIED immediately. If the owner dies later, or if a waiter dies that was woken
+/// earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED, the word's oldest MEMWAIT_OWNED waiter gets
+/// MEMWAIT_OWNER_DIED. The kernel watches only the last woken waiter, and only while other
+/// MEMWAIT_OWNED waiters are queued. A thread that calls exit(2) ends, but does not die. Its end is
+/// reported only to waiters of a 64-bit word that may name the thread. The kernel never writes to
+/// the word. A waiter that gets MEMWAIT_OWNER_DIED must check the word. If it waits again, it joins
+/// the end of the queue.
 ///
 /// A call with `deadline` 0 never waits.
 #[repr(C)]
@@ -265,10 +266,10 @@ extern "C" {
     pub fn memwait_version() -> ::std::os::raw::c_uint;
 }
 extern "C" {
-    /// Describes an error number, positive or negative, as this library uses it; strerror(3) knows
-    /// nothing of the device. Not for outcomes, whose numbers overlap with error numbers: see
-    /// memwait_stroutcome() and memwait_op_strerror(). The next call of any of the three functions in
-    /// the same thread may overwrite the text.
+    /// Describes an error number, positive or negative, as this library uses it; the texts of
+    /// strerror(3) do not mention the device. Not for outcomes, whose numbers overlap with error
+    /// numbers: see memwait_stroutcome() and memwait_op_strerror(). The next call of any of the three
+    /// functions in the same thread may overwrite the text.
     pub fn memwait_strerror(error: ::std::os::raw::c_int) -> *const ::std::os::raw::c_char;
 }
 extern "C" {
@@ -278,8 +279,9 @@ extern "C" {
 }
 extern "C" {
     /// Opens the device and returns 0 if it can be used. Otherwise returns the negative error number
-    /// that other functions would fail with: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY:
-    /// the file is not this device; -ENOSYS: the module is too old; -EPERM ...: from a seccomp filter.
+    /// that other functions would fail with: -ENOENT, -ENXIO, -EACCES, -EMFILE ... from open(2);
+    /// -ENOTTY: the file is not this device; -ENOSYS: the module is too old; -EPERM ...: from a seccomp
+    /// filter.
     pub fn memwait_available() -> ::std::os::raw::c_int;
 }
 #[repr(C)]
@@ -290,9 +292,9 @@ pub struct memwait_loop {
 /// An event source: a context of /dev/memwait and its pending operations.
 pub type memwait_loop_t = memwait_loop;
 /// An operation. The caller owns the memory; the library allocates none. After memwait_op_init() an
-/// operation can be used again and again, but only once at a time. It must not move while it is
-/// pending, that is, until its callback begins (for memwait_watch\*(), its last callback), or until
-/// memwait_op_cancel() returns 0.
+/// operation can be used any number of times, but only for one purpose at a time. It must not move
+/// while it is pending, that is, until its callback begins (for memwait_watch\*(), its last
+/// callback), or until memwait_op_cancel() returns 0.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union memwait_op_t {
@@ -356,8 +358,9 @@ impl Default for memwait_op_t {
     }
 }
 /// Runs within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), in the calling
-/// thread, without library locks. The callback may do anything, such as restart or free `op`, cancel,
-/// lock, dispatch or end its thread, except close the loop or leave by longjmp() or an exception.
+/// thread, which holds no lock of the library. The callback may do anything, such as begin `op`
+/// again, free it, cancel, lock, dispatch or end its thread, except close the loop or leave by
+/// longjmp() or an exception.
 /// `result`: the result of the blocking function.
 pub type memwait_callback_t = ::std::option::Option<
     unsafe extern "C" fn(
@@ -368,9 +371,9 @@ pub type memwait_callback_t = ::std::option::Option<
 >;
 extern "C" {
     #[must_use]
-    /// Creates a loop. `flags` must be 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of
+    /// Creates a loop. `flags` must be 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) for
     /// /dev/memwait; -ENOTTY: the file is not this device; -ENOSYS: the module is too old; -ENOMEM: no
-    /// memory; -ENOSPC: the user's limit of waits or of ids is reached.
+    /// memory; -ENOSPC: the user has reached the limit on waits or on ids.
     pub fn memwait_loop_new(
         loop_: *mut *mut memwait_loop_t,
         flags: ::std::os::raw::c_uint,
@@ -381,20 +384,20 @@ extern "C" {
     /// objects that they wait for must still exist. No other thread may use the loop or its operations
     /// during the call; afterwards only memwait_op_init() and memwait_op_pending() may be called for the
     /// operations. -EBUSY, with nothing done: a thread is within memwait_loop_dispatch(),
-    /// memwait_loop_run() or memwait_op_wait(), for example in a callback. A child of fork() closes only
-    /// its copy. NULL is a no-op.
+    /// memwait_loop_run() or memwait_op_wait(), for example in a callback. A child process closes only
+    /// its copy. If `loop` is NULL, nothing is done.
     pub fn memwait_loop_close(loop_: *mut memwait_loop_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Returns the descriptor to poll for POLLIN. It is readable while there is something to dispatch,
-    /// except for completions that a dispatching thread has read already. Do not read or close it.
-    /// -EINVAL: `loop` is NULL.
+    /// Returns the descriptor to poll for POLLIN. The descriptor is readable while there is something to
+    /// dispatch, except for completions that a dispatching thread has already read. Do not read or close
+    /// it. -EINVAL: `loop` is NULL.
     pub fn memwait_loop_fd(loop_: *const memwait_loop_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
     /// Runs the callbacks of all operations that had completed when it was called, but no more than
     /// `most`, which may be MEMWAIT_ALL; never blocks. Returns how many ran, or a negative error number:
-    /// -EPERM in a child of fork(). If completed operations remain, the descriptor stays readable and
+    /// -EPERM in a child process. If completed operations remain, the descriptor stays readable and
     /// gets a new edge: one call for each readiness event is enough, even with edge-triggered polling.
     /// Threads may dispatch concurrently.
     pub fn memwait_loop_dispatch(
@@ -407,11 +410,12 @@ extern "C" {
     /// memwait_loop_stop() is called, and returns 0. When the deadline has passed, runs the callbacks of
     /// all operations that have completed by then, and returns MEMWAIT_TIMED_OUT if an operation is
     /// still pending. `timeout`, `flags`: as for memwait_wait32(); the flags are MEMWAIT_CLOCK_REALTIME
-    /// and MEMWAIT_RELATIVE. A sleeping run notices within a second that CLOCK_REALTIME was set.
+    /// and MEMWAIT_RELATIVE. If CLOCK_REALTIME is set while this function sleeps, the function takes the
+    /// new time into account within a second.
     ///
-    /// Several threads may run one loop. An operation is not pending while its callback runs, so a
-    /// thread that checks during that time may return. This function is a cancellation point. -EPERM in
-    /// a child of fork().
+    /// Several threads may run one loop. An operation is not pending while its callback is running, so
+    /// another thread that checks at that time may return. This function is a cancellation point. -EPERM
+    /// in a child process.
     pub fn memwait_loop_run(
         loop_: *mut memwait_loop_t,
         timeout: *const timespec,
@@ -421,17 +425,17 @@ extern "C" {
 extern "C" {
     /// Makes every memwait_loop_run() and memwait_op_wait() that is in progress on the loop, in any
     /// thread, return after the current callback. If no such call is in progress, the next such call
-    /// returns immediately. Callable from any thread or signal handler. -EPERM in a child of fork().
+    /// returns immediately. Callable from any thread or signal handler. -EPERM in a child process.
     pub fn memwait_loop_stop(loop_: *mut memwait_loop_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Returns the number of pending operations. A host loop should run while it is not 0.
+    /// Returns the number of pending operations. The program's event loop should run while it is not 0.
     pub fn memwait_loop_pending(loop_: *const memwait_loop_t) -> usize;
 }
 extern "C" {
     /// Binds an operation that is not pending to a loop. `callback` may be NULL, for example if
     /// memwait_op_wait() waits for the operation; `data` is passed to the callback. Must be called before
-    /// all other functions of operations: they fail with EINVAL for zeroed memory, and cannot detect
+    /// all other functions for operations, which fail with EINVAL for zeroed memory, and cannot detect
     /// other uninitialised memory.
     pub fn memwait_op_init(
         op: *mut memwait_op_t,
@@ -442,12 +446,12 @@ extern "C" {
 }
 extern "C" {
     /// Cancels an operation, from any thread. 0: the callback will not run, nothing is locked or
-    /// consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: the
-    /// operation is not pending; its callback has run, or is running in this thread. -EINPROGRESS: its
-    /// callback is still running in another thread, and may use the data that belongs to the operation;
-    /// an operation of memwait_watch\*() is cancelled, but stays pending until that callback returns.
-    /// -EPERM: in a child of fork(). Other errors come from a seccomp filter, and the operation is still
-    /// pending.
+    /// consumed, and a wake-up that the operation had received is passed to the next waiter. -ENOENT:
+    /// the operation is not pending; its callback has returned, or is running in this thread.
+    /// -EINPROGRESS: its callback is still running in another thread, and may use the data that belongs
+    /// to the operation; an operation of memwait_watch\*() is cancelled, but stays pending until that
+    /// callback returns. -EPERM: in a child process. Other errors come from a seccomp filter, and the
+    /// operation is still pending.
     pub fn memwait_op_cancel(op: *mut memwait_op_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -466,15 +470,16 @@ extern "C" {
     ///
     /// Does nothing and returns 0 for other operations, and for an operation that failed, timed out, was
     /// cancelled or was undone. However, a wait for a condition variable that timed out has locked the
-    /// mutex, which is unlocked. -EINPROGRESS: the item is being sent; the callback runs with 0, or with
-    /// the error of the send. -EBUSY: the operation is pending. -EINVAL: it was never begun. -EPERM:
-    /// another thread owns the lock, or this is a child of fork(). Other errors are those of the unlock,
-    /// post, notify or send. If the send fails, the item is still in the memory to which it was
-    /// received.
+    /// mutex; this function unlocks it. -EINPROGRESS: the item is being sent; the callback runs with 0,
+    /// or with the error of the send. -EBUSY: the operation is pending. -EINVAL: it was never begun.
+    /// -EPERM: another thread owns the lock, or the operation belongs to the parent process. Other
+    /// errors are those of the unlock, post, notify or send. If the send fails, the item is still in the
+    /// memory into which it was received.
     ///
-    /// An _async function that refuses its arguments has not begun the operation: this function would
-    /// give back an earlier result. The object must still exist, and so must the array of a wait for
-    /// several words. If an item must be sent again, the loop must not have been closed.
+    /// An _async function that refuses its arguments does not begin the operation: after such a failure
+    /// this function would give back an earlier result. The object must still exist, and so must the
+    /// array of a wait for several words. If an item must be sent again, the loop must not have been
+    /// closed.
     pub fn memwait_op_undo(op: *mut memwait_op_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -485,7 +490,7 @@ extern "C" {
     /// returns 0, `*result` (if `result` is not NULL) is the result that the callback gets. -EINTR: the
     /// wait was stopped; the operation is still pending, at its queue position: wait again, or cancel
     /// it. -ECANCELED: the operation was cancelled. -EINVAL: the operation has not begun since
-    /// memwait_op_init(). -EPERM: in a child of fork(). This function is a cancellation point; the
+    /// memwait_op_init(). -EPERM: in a child process. This function is a cancellation point; the
     /// operation stays pending if the thread is cancelled.
     pub fn memwait_op_wait(
         op: *mut memwait_op_t,
@@ -502,13 +507,14 @@ extern "C" {
     pub fn memwait_op_index(op: *const memwait_op_t) -> ::std::os::raw::c_uint;
 }
 extern "C" {
-    /// In the callback of memwait_watch\*(): the number of notifies that MEMWAIT_OK stands for. 0 for
+    /// In the callback of memwait_watch\*(): the number of notifies that MEMWAIT_OK reports. 0 for
     /// MEMWAIT_TIMED_OUT and for other operations.
     pub fn memwait_op_count(op: *const memwait_op_t) -> ::std::os::raw::c_uint;
 }
 extern "C" {
-    /// Describes the `result` of a callback, or `*result` of memwait_op_wait(), for any kind of operation.
-    /// Callable in the callback and later, until memwait_op_init() or until the operation begins again.
+    /// Describes the `result` that a callback receives, or `*result` of memwait_op_wait(), for any kind of
+    /// operation. Can be called in the callback and later, until the operation is initialised or begun
+    /// again.
     pub fn memwait_op_strerror(
         op: *const memwait_op_t,
         result: ::std::os::raw::c_int,
@@ -516,14 +522,14 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Waits while \*word == expected. A word is a naturally aligned integer of the size in the
-    /// function's name, atomic or not.
+    /// Checks that \*word == expected, and then waits until the word is notified or the timeout passes. A
+    /// word is a naturally aligned integer of the size in the function's name, atomic or not.
     /// `timeout`: NULL: wait forever; otherwise a deadline on CLOCK_MONOTONIC, or on CLOCK_REALTIME with
     /// MEMWAIT_CLOCK_REALTIME, or a time from now with MEMWAIT_RELATIVE. `flags`: MEMWAIT_PRIVATE,
     /// MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
     ///
     /// With MEMWAIT_OWNED, a death ends the wait with MEMWAIT_OWNER_DIED; see memwait(4). The lower 62
-    /// bits of a 64-bit word are its owner's id. The calling thread is given an id, which can fail with
+    /// bits of a 64-bit word are its owner's id. The calling thread gets an id; this can fail with
     /// -EOPNOTSUPP, -ENOSPC or -ENOMEM.
     ///
     /// Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED; or -EINVAL
@@ -564,10 +570,10 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// The form of memwait_wait\*() for an operation; MEMWAIT_OWNED uses the id of its loop. Returns
-    /// MEMWAIT_PENDING if the callback will run, with MEMWAIT_OK, MEMWAIT_TIMED_OUT or
-    /// MEMWAIT_OWNER_DIED; otherwise the result of the wait. -EBUSY, -EPERM and -ENOSPC: see \*_async()
-    /// at the top.
+    /// The form of memwait_wait\*() for an operation; with MEMWAIT_OWNED it uses the id of the
+    /// operation's loop. Returns MEMWAIT_PENDING if the callback will run, with MEMWAIT_OK,
+    /// MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED; otherwise the result of the wait. -EBUSY, -EPERM and
+    /// -ENOSPC: see \*_async() at the top of this file.
     pub fn memwait_wait8_async(
         word: *const ::std::os::raw::c_void,
         expected: u8,
@@ -611,10 +617,10 @@ extern "C" {
     /// Like memwait_wait\*_async(), but notifies do not end the operation: when one or more have arrived,
     /// the callback runs with MEMWAIT_OK, and memwait_op_count() returns how many. The word is compared
     /// only when the operation begins. Only one callback of the operation runs at a time; notifies that
-    /// arrive while it runs are reported by the next callback. The operation ends with MEMWAIT_TIMED_OUT
-    /// or by memwait_op_cancel(). The callback may itself cancel the operation, and then free it or
-    /// begin it again. After a cancel, notifies that were counted but not reported to a callback pass to
-    /// the next waiters, one to each. MEMWAIT_OWNED fails with -EINVAL.
+    /// arrive while it is running are reported by the next callback. The operation ends with
+    /// MEMWAIT_TIMED_OUT or by memwait_op_cancel(). The callback may itself cancel the operation, and
+    /// then free it or begin it again. After a cancel, notifies that were counted but not reported to a
+    /// callback are passed to the next waiters, one to each. MEMWAIT_OWNED fails with -EINVAL.
     pub fn memwait_watch8(
         word: *const ::std::os::raw::c_void,
         expected: u8,
@@ -655,7 +661,7 @@ extern "C" {
 }
 extern "C" {
     /// Wakes up to `count` waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
-    /// `flags`: 0 or MEMWAIT_PRIVATE. If `flags` contain a size, such as MEMWAIT_SIZE_U32, `word` must be
+    /// `flags`: 0 or MEMWAIT_PRIVATE. If `flags` contains a size, such as MEMWAIT_SIZE_U32, `word` must be
     /// aligned to that size. Returns how many were woken, or -EFAULT ...
     pub fn memwait_notify(
         word: *const ::std::os::raw::c_void,
@@ -683,7 +689,8 @@ extern "C" {
 extern "C" {
     /// Sets `*id` to the id of the calling thread, which marks it as a word's owner: nonzero, random,
     /// within MEMWAIT_OWNER_MASK, the same in every process and namespace. -EOPNOTSUPP: the kernel has
-    /// no ids; -ENOSPC: the user's limit of ids is reached; -ENOMEM: no memory; or an error of open(2).
+    /// no ids; -ENOSPC: the user has reached the limit on ids; -ENOMEM: no memory; or an error of
+    /// open(2).
     pub fn memwait_owner(id: *mut u64) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -695,14 +702,14 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Waits while all `count` words (1 to MEMWAIT_GROUP_MAX) have their expected values, until one word
-    /// is notified. The wake-up consumes exactly one notify. Set addr, expected and flags
-    /// (MEMWAIT_SIZE_U8 ... _U64, MEMWAIT_PRIVATE) in each element of `waits`, and all other members to
-    /// 0; a word may occur several times. `timeout` and `flags`: as for memwait_wait32(), without
-    /// MEMWAIT_PRIVATE and MEMWAIT_OWNED. `*index` (if `index` is not NULL): with MEMWAIT_OK the notified
-    /// word, with MEMWAIT_NOT_EQUAL the first word that differs.
+    /// Checks that all `count` words (1 to MEMWAIT_GROUP_MAX) have their expected values, and then waits
+    /// until one of the words is notified. The wait consumes exactly one notify. Set addr, expected and
+    /// flags (MEMWAIT_SIZE_U8 ... _U64, MEMWAIT_PRIVATE) in each element of `waits`, and all other
+    /// members to 0; a word may occur several times. `timeout` and `flags`: as for memwait_wait32(),
+    /// without MEMWAIT_PRIVATE and MEMWAIT_OWNED. `*index` (if `index` is not NULL): with MEMWAIT_OK, the
+    /// index of the notified word; with MEMWAIT_NOT_EQUAL, the index of the first word that differs.
     ///
-    /// Returns the results of memwait_wait32().
+    /// Returns the same results as memwait_wait32().
     pub fn memwait_wait_any(
         waits: *const memwait_wait,
         count: ::std::os::raw::c_uint,
@@ -724,14 +731,14 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// If \*word == expected, wakes up to `count` waiters and moves up to `move` more to the end of
-    /// `target`'s queue, in one system call. `flags`: 0 or MEMWAIT_PRIVATE, for both words. `*woken` and
-    /// `*moved` (if not NULL): how many waiters were woken and moved. Moved waiters do not notice the
-    /// move: after a signal a thread compares its original word, and a cancelled operation that was
-    /// notified passes the wake-up to the next waiter of its original word.
+    /// If \*word == expected, wakes up to `count` waiters and moves up to `move` other waiters to the end
+    /// of `target`'s queue, in one system call. `flags`: 0 or MEMWAIT_PRIVATE, for both words. `*woken` and
+    /// `*moved` (if not NULL): how many waiters were woken and moved. A move does not change which word a
+    /// waiter waits for: after a signal a thread checks its original word again, and a cancelled
+    /// operation that was notified passes the wake-up to the next waiter of its original word.
     ///
-    /// Returns 0; MEMWAIT_NOT_EQUAL, with nothing done; a negative error number of memwait_wait32(); or
-    /// -EXDEV: the words belong to two files, or only one of them belongs to a file.
+    /// Returns 0; MEMWAIT_NOT_EQUAL, with nothing done; a negative error number, as memwait_wait32()
+    /// does; or -EXDEV if the words belong to two files, or only one of them belongs to a file.
     pub fn memwait_requeue8(
         word: *const ::std::os::raw::c_void,
         expected: u8,
@@ -785,8 +792,8 @@ extern "C" {
     /// memwait_wait32(); MEMWAIT_PRIVATE applies to both words. `*notified` (if `notified` is not NULL):
     /// how many waiters of `target` were woken.
     ///
-    /// Returns the results of memwait_wait32(). -EINTR: the notify is done; continue with
-    /// memwait_wait32() etc. Other errors: see `*notified`.
+    /// Returns the same results as memwait_wait32(). -EINTR: the notify is done; continue with
+    /// memwait_wait32() etc. After other errors, `*notified` shows whether waiters were woken.
     pub fn memwait_notify_wait8(
         target: *const ::std::os::raw::c_void,
         count: ::std::os::raw::c_uint,
@@ -836,7 +843,7 @@ extern "C" {
 extern "C" {
     /// Notifies `count` words in one system call. Set addr, count and flags in each element of `notifies`,
     /// as for memwait_notify(). `woken`: NULL, or an array that receives how many waiters each notify
-    /// woke. A loop that waits on many of the words is woken only a few times.
+    /// woke. A loop that waits for many of the words is woken only a few times.
     ///
     /// Returns the number of words notified. If this is less than `count`, the next notify failed. If the
     /// first notify failed, returns -EINVAL, -EFAULT or -EOPNOTSUPP.
@@ -900,7 +907,7 @@ extern "C" {
     #[must_use]
     /// These functions are not cancellation points, and signals do not interrupt them. EDEADLK: the kind
     /// is ERRORCHECK, and the caller holds the mutex. EAGAIN: the kind is RECURSIVE, and the caller has
-    /// locked the mutex too often.
+    /// locked the mutex too many times.
     ///
     /// All functions that lock a ROBUST mutex: EOWNERDEAD: the mutex is locked, and the previous owner
     /// died while it held the mutex. Repair the data that it protects and call
@@ -930,7 +937,7 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// EPERM: the mutex is not locked; or, if the kind checks the owner, not by the calling thread.
+    /// EPERM: the mutex is not locked; or the kind checks the owner, and another thread owns it.
     pub fn memwait_mutex_unlock(mutex: *mut memwait_mutex_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -966,7 +973,7 @@ extern "C" {
     /// Runs the callback with the mutex locked and the result 0 or EOWNERDEAD, then unlocks the mutex.
     /// Never blocks. 0: the callback has run. EINPROGRESS: the callback will run; if locking fails, it
     /// runs with the error and without the mutex. Other errors: the callback has not run and will not
-    /// run. The callback must leave the mutex locked. If it returns in a child of fork(), the parent
+    /// run. The callback must leave the mutex locked. If it returns in a child process, the parent
     /// still holds the mutex.
     pub fn memwait_mutex_execute_locked(
         mutex: *mut memwait_mutex_t,
@@ -1020,9 +1027,10 @@ extern "C" {
 }
 extern "C" {
     /// EBUSY: there are waiters, including operations whose wake-up has not been dispatched. Once all
-    /// waiters are woken, destroy waits for them to leave, without limit. A waiter that is killed on its
-    /// way out never leaves: unless the condition variable is PRIVATE, destroy then returns EBUSY if no
-    /// waiter leaves for ten seconds. Afterwards the memory can be initialised again.
+    /// waiters have been woken, destroy waits for them to return, without a time limit. A waiter that is
+    /// killed before it has returned is still counted: unless the condition variable is PRIVATE, destroy
+    /// then returns EBUSY if no waiter returns for ten seconds. Afterwards the memory can be initialised
+    /// again.
     pub fn memwait_cond_destroy(cond: *mut memwait_cond_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1056,8 +1064,8 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Wake one, all, or up to `count` of the waiters at the time of the call, oldest first. The mutex
-    /// need not be locked.
+    /// Wake one waiter, all waiters, or up to `count` waiters, oldest first, of those that are waiting at
+    /// the time of the call. The mutex need not be locked.
     pub fn memwait_cond_signal(cond: *mut memwait_cond_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1186,7 +1194,7 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Async-signal-safe. EOVERFLOW: the value is already the highest. After an error nothing was
+    /// Async-signal-safe. EOVERFLOW: the value is already the maximum. After an error nothing was
     /// posted.
     pub fn memwait_sem_post(sem: *mut memwait_sem_t) -> ::std::os::raw::c_int;
 }
@@ -1197,7 +1205,7 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 /// Read-write locks. By default they prefer readers, like those of glibc: waiting writers do not
-/// block readers. A continuous stream of readers starves writers.
+/// block readers. If there is always at least one reader, writers starve.
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -1250,16 +1258,16 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// A thread may hold several read locks and unlocks as often, except on a FAIR or PREFER_WRITER
-    /// lock, where the second read lock may wait behind a writer forever. A reader must not write-lock.
-    /// EAGAIN: too many readers. EBUSY: a try function would have to wait. ETIMEDOUT: the deadline
-    /// passed.
+    /// A thread may lock for reading several times, and must unlock the same number of times, except for
+    /// a FAIR or PREFER_WRITER lock, where the second read lock may wait behind a writer forever. A
+    /// reader must not lock for writing. EAGAIN: too many readers. EBUSY: a try function would have to
+    /// wait. ETIMEDOUT: the deadline passed.
     ///
     /// All functions that lock a ROBUST lock: EOWNERDEAD: a writer died, and the caller holds the write
     /// lock, even if it requested a read lock. Repair the protected data, call
     /// memwait_rwlock_consistent(), and unlock. ENOTRECOVERABLE: the lock was unlocked without that
-    /// call. A reader that dies remains a reader: writers wait forever. ENOENT etc. and ENOSPC: as for a
-    /// ROBUST mutex.
+    /// call. A reader that dies still counts as a reader: writers wait forever. ENOENT etc. and ENOSPC:
+    /// as for a ROBUST mutex.
     pub fn memwait_rwlock_rdlock(rwlock: *mut memwait_rwlock_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1383,8 +1391,8 @@ fn bindgen_test_layout_memwait_barrier_t() {
 extern "C" {
     #[must_use]
     /// `flags`: 0 or MEMWAIT_PRIVATE. `count`: how many threads and operations meet; EINVAL if 0. Unless
-    /// the barrier is PRIVATE, no more than `count` may use it at a time: when `count` have met, the
-    /// barrier could let all others through as well.
+    /// the barrier is PRIVATE, no more than `count` threads and operations may use it at the same time:
+    /// when `count` of them have met, the barrier could let any others through as well.
     pub fn memwait_barrier_init(
         barrier: *mut memwait_barrier_t,
         flags: ::std::os::raw::c_uint,
@@ -1392,8 +1400,8 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// EBUSY: there are waiters. Waits for woken waiters to leave, like memwait_cond_destroy(). This and
-    /// the following functions fail with EINVAL for zeroed memory.
+    /// EBUSY: there are waiters. Waits for woken waiters to return, like memwait_cond_destroy(). This
+    /// function and the functions below fail with EINVAL for zeroed memory.
     pub fn memwait_barrier_destroy(barrier: *mut memwait_barrier_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1441,14 +1449,14 @@ extern "C" {
     pub fn memwait_barrier_abort(barrier: *mut memwait_barrier_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// All waiters get EPIPE, and a new round begins, at which no thread has arrived. Participants that
-    /// have met but not left may also get EPIPE.
+    /// All waiters get EPIPE, and a new round begins, in which no participant has arrived. Participants
+    /// that have met but not left may also get EPIPE.
     pub fn memwait_barrier_reset(barrier: *mut memwait_barrier_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// `count`: the count of memwait_barrier_init(). `waiting`: how many threads and operations wait; may
-    /// be stale on return. Either may be NULL. EPIPE: the barrier is aborted; the numbers are set even
-    /// then.
+    /// `count`: the count that was passed to memwait_barrier_init(). `waiting`: how many threads and
+    /// operations are waiting; may be stale on return. Either may be NULL. EPIPE: the barrier is
+    /// aborted; the numbers are set even then.
     pub fn memwait_barrier_inspect(
         barrier: *mut memwait_barrier_t,
         count: *mut ::std::os::raw::c_uint,
@@ -1503,7 +1511,7 @@ extern "C" {
 }
 extern "C" {
     /// EBUSY: the count is not zero, or the callback of a waiting operation has not begun. Waits for
-    /// woken waiters to leave, like memwait_cond_destroy().
+    /// woken waiters to return, like memwait_cond_destroy().
     pub fn memwait_waitgroup_destroy(group: *mut memwait_waitgroup_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1520,7 +1528,7 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// Waits until the count is zero, even momentarily. ETIMEDOUT: the deadline passed.
+    /// Waits until the count is zero, or has been zero momentarily. ETIMEDOUT: the deadline passed.
     pub fn memwait_waitgroup_wait(group: *mut memwait_waitgroup_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1607,19 +1615,18 @@ extern "C" {
     pub fn memwait_event_is_set(event: *const memwait_event_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Sets the event and wakes all waiters, even if it was set already. Async-signal-safe. ENOENT ...:
-    /// see the top. If the event is set after such an error, no waiter was woken, and the next
-    /// memwait_event_set() wakes them.
+    /// Sets the event and wakes all waiters, even if the event was already set. Async-signal-safe.
+    /// ENOENT ...: see the top of this file. If the event is set after such an error, no waiter was
+    /// woken, and the next memwait_event_set() wakes the waiters.
     pub fn memwait_event_set(event: *mut memwait_event_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Later waiters wait until the event is set again. Waiters that an earlier set woke are not held
-    /// back.
+    /// Later waiters wait until the event is set again. Waiters that an earlier set has woken return.
     pub fn memwait_event_clear(event: *mut memwait_event_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
     #[must_use]
-    /// Waits until the event is set, even momentarily. ETIMEDOUT: the deadline passed.
+    /// Waits until the event is set, or has been set momentarily. ETIMEDOUT: the deadline passed.
     pub fn memwait_event_wait(event: *mut memwait_event_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
@@ -1658,7 +1665,8 @@ extern "C" {
 pub struct memwait_channel {
     _unused: [u8; 0],
 }
-/// A channel in the caller's memory: memwait_channel_size() bytes, aligned to 8, better to 64.
+/// A channel in the caller's memory: memwait_channel_size() bytes, aligned to 8 or, better, 64
+/// bytes.
 pub type memwait_channel_t = memwait_channel;
 extern "C" {
     /// Returns the size of a channel in bytes, or 0 for invalid arguments: `item_size` must be below
@@ -1681,9 +1689,10 @@ extern "C" {
 }
 extern "C" {
     #[must_use]
-    /// For a process that maps a channel: sets `*item_size` and `*capacity` to the values that the channel
-    /// was initialised with. `memory`: size of the mapping at `channel`, in bytes. Also fails with EINVAL
-    /// if the channel is larger than `memory` according to its header; the channel must not be used then.
+    /// For a process that maps a channel that another process has initialised: sets `*item_size` and
+    /// `*capacity` to the values with which the channel was initialised. `memory`: size of the mapping at
+    /// `channel`, in bytes. Also fails with EINVAL if, according to its header, the channel is larger
+    /// than `memory`; it must not be used then.
     pub fn memwait_channel_attach(
         channel: *const memwait_channel_t,
         memory: usize,
@@ -1835,11 +1844,11 @@ pub const EOWNERDEAD: ::std::os::raw::c_int = 130;
 pub const ENOTRECOVERABLE: ::std::os::raw::c_int = 131;
 pub const CLOCK_REALTIME: clockid_t = 0;
 pub const CLOCK_MONOTONIC: clockid_t = 1;
-/// counted by a notify
+/// notified
 pub const MEMWAIT_OK: ::std::os::raw::c_int = 0;
-/// the word did not hold the expected value
+/// the word had a different value
 pub const MEMWAIT_NOT_EQUAL: ::std::os::raw::c_int = 1;
-/// the deadline passed first
+/// the deadline passed
 pub const MEMWAIT_TIMED_OUT: ::std::os::raw::c_int = 2;
 /// async wait queued
 pub const MEMWAIT_PENDING: ::std::os::raw::c_int = 3;
@@ -1852,7 +1861,7 @@ pub const MEMWAIT_SIZE_U64: ::std::os::raw::c_uint = 3;
 pub const MEMWAIT_SIZE_MASK: ::std::os::raw::c_uint = 3;
 /// all users of the word share one address space
 pub const MEMWAIT_PRIVATE: ::std::os::raw::c_uint = 128;
-/// deadline on CLOCK_REALTIME, not _MONOTONIC
+/// the deadline is on CLOCK_REALTIME
 pub const MEMWAIT_CLOCK_REALTIME: ::std::os::raw::c_uint = 256;
 /// the wait also ends with OWNER_DIED
 pub const MEMWAIT_OWNED: ::std::os::raw::c_uint = 2048;
