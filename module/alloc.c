@@ -3,9 +3,9 @@
  * Memory and ids of async waits.
  *
  * A completion uses the memory of its wait, so a notify allocates nothing. A context caches ended
- * waits, which stay in the tree of ids. The reuse of a cached wait saves an allocation and an
- * insertion; without it an async wait takes 1.4 to 1.8 times as long. Cached waits are charged to
- * the user.
+ * waits, which stay in the tree of ids. Reusing a cached wait saves an allocation and an insertion;
+ * without the cache an async wait takes 1.4 to 1.8 times as long. Cached waits are charged to the
+ * user.
  *
  *	memwait_async_end()		releases the resources of an ended wait, except its memory
  *	memwait_async_free()		then caches or frees the memory; also the memory of a wait
@@ -16,8 +16,8 @@
 
 /*
  * context->waits.tree is ordered by id. The high bits of an id are a number that the context counts
- * up from 1. The low bits count how often the wait was reused with that number; a reuse does not
- * change the wait's position in the tree. A context cannot use up 2^56 numbers.
+ * up from 1. The low bits count how many times the wait was reused with that number; a reuse does
+ * not change the wait's position in the tree. A context cannot use up 2^56 numbers.
  */
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
@@ -98,7 +98,7 @@ struct memwait_async_waiter *memwait_async_find(struct memwait_context *context,
  *
  * Context: the context's lock is held.
  *
- * Return: the wait with the least id above @id, or %NULL.
+ * Return: the wait with the lowest id above @id, or %NULL.
  */
 struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id)
 {
@@ -150,8 +150,8 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (wait)
 		return wait;
 	/*
-	 * Without MEMWAIT_OWNED, a wait for one word takes 192 bytes on 64 bits, which is a size
-	 * class of kmalloc().
+	 * Without MEMWAIT_OWNED, a wait for one word takes 192 bytes on a 64-bit kernel, which is a
+	 * size class of kmalloc().
 	 */
 	if (unlikely(owned))
 		wait = kmem_cache_alloc(memwait_owned_cache, MEMWAIT_GFP);

@@ -67,9 +67,9 @@ static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, 
 }
 
 /*
- * Ends the arming of a wait that has not become pending. @ret: the result of joining. If a notify
- * claimed the wait while it joined, completes the wait and returns MEMWAIT_PENDING. Otherwise takes
- * the wait out of its queues and returns @ret.
+ * Ends the arming of a wait that has not become pending. @ret: the result of joining the queues. If
+ * a notify claimed the wait while it joined, completes the wait and returns MEMWAIT_PENDING.
+ * Otherwise takes the wait out of its queues and returns @ret.
  */
 static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 {
@@ -122,8 +122,8 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 /*
  * Arms a wait. Returns an outcome or a negative errno. The caller must retry after -EAGAIN, and
  * must report all other results except MEMWAIT_PENDING. @index: must be 0; is set to the word for
- * MEMWAIT_NOT_EQUAL. The function is inline, because a wait on one word takes 7 % less time without
- * loops over the words.
+ * MEMWAIT_NOT_EQUAL. The function is inline, because a wait on one word takes 7 % less time if the
+ * compiler removes the loops over the words.
  */
 static __always_inline int memwait_arm(struct memwait_context *context,
 				       const struct memwait_async *arg,
@@ -181,7 +181,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	return ret ?: memwait_arm(context, arg, &arg->wait, 1, identity, entry, &index, unused);
 }
 
-/* Arms a wait on several words. Reports the index for MEMWAIT_NOT_EQUAL. */
+/* Arms a wait on several words. For MEMWAIT_NOT_EQUAL, reports the index of the word. */
 static int memwait_arm_any(struct memwait_context *context, const struct memwait_async *arg,
 			   struct memwait_async __user *entry, struct llist_head *unused)
 {
@@ -266,8 +266,8 @@ static int memwait_arm_in_use(struct memwait_context *context, struct memwait_as
  *
  * A signal ends the call between two entries.
  *
- * Context: process context, may sleep, never waits for a word. If an entry is refused and drops the
- * last reference to a file, sleeps as long as the file system needs.
+ * Context: process context, may sleep, never waits for a word. If an entry is refused and the last
+ * reference to a file is dropped, sleeps as long as the file system needs.
  *
  * Return: number of entries processed, or a negative errno if the first entry failed.
  */

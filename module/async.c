@@ -12,7 +12,7 @@
 /**
  * memwait_async_end() - release all resources of an ended wait except its id and memory
  * @wait: a wait that is completed, or that the caller has claimed. Only the tree of ids, and
- *	perhaps its queues, still refer to the wait
+ *	perhaps the queues of its words, still refer to the wait
  * @unused: receives the pins that no other wait uses, for memwait_pins_put()
  *
  * Context: process context; takes buckets' locks, one at a time.
@@ -38,8 +38,8 @@ static void memwait_async_end_and_free(struct memwait_async_waiter *wait, struct
 }
 
 /*
- * Takes a claimed wait out of its queues. Frees the wait, unless notifies that it has counted have
- * yet to be read; in that case their reader frees the wait.
+ * Takes a claimed wait out of its queues. Frees the wait, unless it has counted notifies that have
+ * not been read yet; in that case the reader of these notifies frees the wait.
  */
 static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
@@ -63,7 +63,8 @@ static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct lli
  * memwait_ioc_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's context, after memwait_context_use()
  * @cancel: argument from user space, unchecked
- * @unused: receives the pins that no other wait uses, for memwait_pins_put() after the use
+ * @unused: receives the pins that no other wait uses; after memwait_context_unuse(), pass them to
+ *	memwait_pins_put()
  *
  * Context: process context.
  *
@@ -93,10 +94,10 @@ int memwait_ioc_cancel(struct memwait_context *context, const struct memwait_can
 /**
  * memwait_async_end_all() - end all waits of an ending context, and free its cached waits
  * @context: a context on which no call arms, cancels or reads any more, and whose waits no other
- *	thread ends; notifies may still reach its waits
+ *	thread ends; notifies may still reach these waits
  * @unused: receives the pins that no other wait uses, for memwait_pins_put()
  *
- * If notifies of a wait were counted and not read, passes on one notify to the next waiter of its
+ * If a wait has counted notifies that were not read, passes on one notify to the next waiter of the
  * word. The work is therefore bounded by the number of waits, however often the waits were
  * notified.
  *
@@ -112,8 +113,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 
 	/*
 	 * Leave every queue first, so that a notify that is passed on below cannot reach another
-	 * wait of this context. Words of completed groups may still be queued, but a notify passes
-	 * over them.
+	 * wait of this context. Waiters of completed groups may still be queued, but a notify skips
+	 * them.
 	 */
 	for (;;) {
 		spin_lock(&context->lock);
@@ -144,8 +145,8 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 /*
  * Deadlines of async waits. A context has one timer per clock, which fires at the earliest
  * deadline. The timer takes only the lock of .pollers, and therefore cannot end a wait. It sets
- * .due, and wakes pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at
- * the reader's priority and expense.
+ * .due, and wakes pollers and a reader. read(2) ends as many overdue waits as its buffer can hold;
+ * this work is done by the reader, at the reader's priority.
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
@@ -167,7 +168,7 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
  * it.
  */
 
-/* Called in an interrupt; on PREEMPT_RT in a kernel thread. */
+/* Called in an interrupt or, on PREEMPT_RT, in a kernel thread. */
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
 	WRITE_ONCE(context->completions.due, true);
@@ -255,7 +256,7 @@ bool memwait_is_due(struct memwait_context *context)
  * memwait_expire() - end overdue waits of a context
  * @context: .due is set
  * @room: the number of completions that the caller can read, and the maximum number of waits to
- *	end. Completions that exist already do not lower this maximum, so that a stream of them
+ *	end. Completions that already exist do not reduce this maximum, so a stream of completions
  *	cannot delay a deadline
  *
  * A read that returns fewer completions than MEMWAIT_CHUNK, and fewer than fit into its buffer,
@@ -306,7 +307,7 @@ void memwait_expire_open(struct memwait_context *context)
  * memwait_expire_close() - stop the timers of a context permanently
  * @context: a closed context: no call arms a wait or checks deadlines
  *
- * Context: process context, waits for a running timer.
+ * Context: process context; waits until a running timer has finished.
  */
 void memwait_expire_close(struct memwait_context *context)
 {

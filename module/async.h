@@ -14,11 +14,11 @@
  */
 #define MEMWAIT_CHUNK	16
 
-/* The effect of a notify, or of the report of a death, on a waiter. */
+/* The effect that a notify, or the report of a death, has on a waiter. */
 enum memwait_claim {
 	MEMWAIT_CLAIM_LOST,	/* its wait had already ended; the caller must dequeue it */
 	MEMWAIT_CLAIM_PASSED_OVER, /* wait timed out or process is dying; was dequeued */
-	MEMWAIT_CLAIM_WON,	/* notify was used: wait was ended and dequeued, or was counted */
+	MEMWAIT_CLAIM_WON,	/* the notify was used: it ended the wait, or was counted */
 };
 
 enum memwait_state {

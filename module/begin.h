@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The steps that start the wait of a thread or an async wait, in the order of R2. Requeue retries
- * in the same way.
+ * The steps that start a thread's wait or an async wait, in the order that R2 requires. Requeue
+ * retries in the same way.
  *
  *	memwait_check_wait(),	the arguments
  *	memwait_begin_copy()
@@ -76,8 +76,8 @@ static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
  *
  * Context: process context, may fault and sleep.
  *
- * Return: 0 if it would not; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or
- * -EFAULT.
+ * Return: 0 if it would not end immediately; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or
+ * MEMWAIT_TIMED_OUT; or -EFAULT.
  */
 static __always_inline int memwait_begin_check(const struct memwait_wait *waits, u32 nr,
 					       ktime_t expires, int clock, u32 *index)

@@ -15,15 +15,15 @@
  * A call that joins or leaves queues with many waits (WAIT_ASYNC, a close, a read of expired waits
  * or of groups) need not check for waiting threads. Each lock section handles one waiter. Between
  * two waits the call allocates or frees memory and pins, so the lock is free for longer than it is
- * held, and other threads get it, even where they must wake up first. Only the lock sections for
- * the words of one wait follow each other immediately, at most MEMWAIT_GROUP_MAX of them.
+ * held, and other threads get it, even if they must wake up first. Only the lock sections for the
+ * words of one wait follow each other immediately, at most MEMWAIT_GROUP_MAX of them.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 
 #include "queue.h"
 
-/* Calls of cpu_relax() in memwait_bucket_let_others(); they take some 10 us. */
+/* Number of calls of cpu_relax() in memwait_bucket_let_others(); they take about 10 us together. */
 #define MEMWAIT_LET_OTHERS	256
 
 /**
@@ -46,7 +46,8 @@ void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass)
 }
 
 /*
- * Sleeps long enough for a woken thread to take the lock. Returns whether another thread took it.
+ * Sleeps long enough for a woken thread to take the lock. Returns whether another thread took the
+ * lock.
  */
 static bool memwait_bucket_sleep(struct memwait_bucket *bucket)
 {
@@ -63,15 +64,15 @@ static bool memwait_bucket_sleep(struct memwait_bucket *bucket)
  * memwait_bucket_let_others() - let threads that wait for a bucket's lock take it
  * @bucket: a bucket whose lock the current thread may have held last, and is about to take
  *
- * If threads wait for the lock, this function waits until another thread has held the lock, or for
- * some microseconds: locks are not fair on all kernels, see the top of this file. On PREEMPT_RT a
- * thread that waits for the lock sleeps, and may be unable to run; waiting for it would prolong
- * every call. If a call has waited in vain, no call waits again, or ends a step for waiting
- * threads, during that jiffy.
+ * If threads are waiting for the lock, this function waits until another thread has held the lock,
+ * or for some microseconds: locks are not fair on all kernels, see the top of this file. On
+ * PREEMPT_RT a thread that waits for the lock sleeps, and may be unable to run; waiting for it
+ * would prolong every call. If a call has waited in vain, then no call waits again, or ends a step
+ * because of waiting threads, during the same jiffy.
  *
  * Context: process context, may sleep; no lock is held.
  *
- * Return: false if the threads that wait are unable to run, so that the next step need not end for
+ * Return: false if the threads that wait cannot run, so that the next step need not end because of
  * them.
  */
 bool memwait_bucket_let_others(struct memwait_bucket *bucket)

@@ -30,9 +30,9 @@ static void __user *memwait_changed_word(const struct memwait_change *change)
 }
 
 /*
- * Tries to change the word once, by the compare-and-swap of futex(2). Fails with -EAGAIN if another
- * thread changes the word at the same time, so that user space cannot prolong the lock section of a
- * bucket. @old is written only if the word was changed.
+ * Tries to change the word once, with the compare-and-swap that futex(2) uses. Fails with -EAGAIN
+ * if another thread changes the word at the same time, so that user space cannot prolong the lock
+ * section of a bucket. @old is written only if the word was changed.
  */
 static int memwait_change_word(const struct memwait_change *change, u32 *old)
 {
@@ -115,7 +115,7 @@ static int memwait_notify_or_change(const struct memwait_change *change,
  *
  * Return: the number of waiters woken; or, with nothing done,
  * * -EINVAL: misaligned address, unknown flag or operation, @change.reserved set; or a word that
- *   does not have 32 bits, or has more than 32 with MEMWAIT_CHANGE_IF_NONE_WOKEN
+ *   does not have 32 bits or, with MEMWAIT_CHANGE_IF_NONE_WOKEN, has more than 32 bits
  * * -EFAULT: the word or @user cannot be written
  * * -EOPNOTSUPP: see memwait_word_get()
  * * -EINTR: the task is being killed

@@ -3,8 +3,8 @@
  * Claims: how a wait ends, exactly once, and the states of async waits. async.pml models async
  * waits.
  *
- * A thread's wait is claimed by a cmpxchg of memwait_group.claimed. The following is about async
- * waits.
+ * A thread's wait is claimed by a cmpxchg of memwait_group.claimed. The rest of this comment is
+ * about async waits.
  *
  * memwait_context.lock protects the context and the state of its waits, and nests inside a bucket's
  * lock. An async wait passes through these states:
@@ -152,7 +152,7 @@ static void memwait_async_queued(struct memwait_async_waiter *wait)
 /**
  * memwait_async_joined() - make a wait pending
  * @group: group of the wait, whose last waiter has just joined its queue. A notify that finds this
- *	waiter there finds the wait QUEUED
+ *	waiter in the queue finds the wait QUEUED
  *
  * Context: the lock of the last word's bucket is held; takes the context's lock.
  *
@@ -176,8 +176,8 @@ int memwait_async_joined(struct memwait_group *group)
 }
 
 /*
- * Whether the deadline of a wait has passed, although no reader has ended the wait yet. Such a wait
- * must not take a notify from the next waiter.
+ * Whether the deadline of a wait has passed, but no reader has ended the wait yet. Such a wait must
+ * not take a notify from the next waiter.
  */
 static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 {
@@ -185,14 +185,14 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 }
 
 /*
- * Whether the process that a context is bound to has begun to die, so that no thread will read the
- * completions of its waits. The death may take a long time, or forever, if the process dumps core,
- * frees much memory, or closes a file whose server does not answer. Notifies pass over the waits
- * from the beginning of the death until the process has closed the context.
+ * Whether the process to which a context is bound has begun to die, so that no thread will read the
+ * completions of the context. The death may take a long time, or forever, if the process dumps
+ * core, frees much memory, or closes a file whose server does not answer. Notifies pass over the
+ * waits from the beginning of the death until the process has closed the context.
  *
  * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT permanently. A
- * process that shared its table of descriptors with another process may be gone before the context
- * ends.
+ * process that shared its table of descriptors with another process may have ended before the
+ * context ends.
  */
 static bool memwait_context_is_dying(const struct memwait_context *context)
 {
@@ -270,7 +270,7 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 	bool overdue;
 
 	spin_lock(&context->lock);
-	/* The group has ended: no need to check the clock and the process. */
+	/* The group has ended: there is no need to check the clock and the process. */
 	if (wait->group.claimed) {
 		spin_unlock(&context->lock);
 		return MEMWAIT_CLAIM_LOST;

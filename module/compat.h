@@ -23,7 +23,10 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* Added in 6.8. On older kernels the compiler initializes all stack variables, if so configured. */
+/*
+ * Added in 6.8. On older kernels the compiler initializes all stack variables, if the kernel is
+ * configured this way.
+ */
 #ifndef __uninitialized
 #define __uninitialized
 #endif
@@ -52,8 +55,8 @@ static inline void memwait_unlock_vma(struct vm_area_struct *vma)
 
 /*
  * Since 6.8, the file that overlayfs opens for a mapping has two paths: the path in the layer, and
- * the path that user space opened. Before 6.8 it has only the latter; a reference to that path also
- * holds the layers.
+ * the path that user space opened. Before 6.8 the file has only the latter path; a reference to
+ * that path also holds the layers.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 static inline const struct path *file_user_path(const struct file *file)
@@ -82,7 +85,7 @@ static inline const struct path *file_user_path(const struct file *file)
  * Wakes a thread, like wake_up_process(). The current thread is about to sleep, so the scheduler
  * may run the woken thread on this CPU. Since 6.6 default_wake_function() accepts WF_CURRENT_CPU in
  * addition to WF_SYNC. Modules cannot see the values of these flags. The values are the same in all
- * kernels up to 7.3, and unknown for later kernels.
+ * kernels up to 7.3, and not known for later kernels.
  */
 static inline void memwait_wake_up_here(struct task_struct *task)
 {

@@ -17,8 +17,8 @@ struct kmem_cache *memwait_owned_cache;
  *
  * Context: process context, may sleep.
  *
- * Return: the context, with one reference, neither bound nor open to every process yet (see
- * file.c), and without timers; %NULL if there is no memory.
+ * Return: the context, with one reference and without timers, for which it is not decided yet which
+ * processes may use it (see file.c); %NULL if there is no memory.
  */
 struct memwait_context *memwait_context_alloc(void)
 {

@@ -13,9 +13,9 @@
  * struct memwait_binding - the process to which a context is bound: see file.c
  * @process: for a bound context: its process, with a reference, until @table has no descriptor of
  *	the context left. Written under the context's lock
- * @table: %NULL: undecided; &memwait_unbound: serves every process that has the file;
- *	&memwait_closed: closed by its process; otherwise the files_struct of @process; the close of
- *	its last descriptor of the context ends the context. Set once from %NULL, and to
+ * @table: %NULL: not decided; &memwait_unbound: every process that has the file may use the
+ *	context; &memwait_closed: closed by its process; otherwise the files_struct of @process; the
+ *	close of its last descriptor of the context ends the context. Set once from %NULL, and to
  *	&memwait_closed, under the context's lock
  * @uses: one for each call of @process in progress, and one until @process has closed the context;
  *	0: the context has ended
@@ -31,7 +31,7 @@ struct memwait_binding {
 /**
  * struct memwait_context - an open file of /dev/memwait
  * @refs: one for the file, and one for each notify that will wake the context
- * @lock: protects @waits, @positions, @nr_positions, and other members whose description says so
+ * @lock: protects @waits, @positions, @nr_positions, and other members whose descriptions say so
  * @completions: completions of its async waits, and their readers and pollers
  * @binding: the process to which it is bound
  * @waits: its async waits
@@ -39,14 +39,14 @@ struct memwait_binding {
  * @positions: records of interrupted threads; a record that was checked for a dead thread moves to
  *	the end; see position.c
  * @nr_positions: length of @positions
- * @pid: opening process, in the initial PID namespace; for tracing and debugfs
+ * @pid: PID of the opening process, in the initial PID namespace; for tracing and debugfs
  * @user: the user that opened the context, and is charged
  * @identity: owner identity, if any; set once, %NULL again after its end
  * @id: id of @identity; not cleared when the identity ends
  * @number: random; this and @command are for tracing and debugfs
- * @command: opening thread's name
+ * @command: name of the opening thread
  *
- * A notify uses only the members from @refs to the beginning of @waits.
+ * A notify uses only the members from @refs up to the beginning of @waits.
  */
 struct memwait_context {
 	refcount_t refs;

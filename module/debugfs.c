@@ -13,10 +13,10 @@
  * may be listed twice.
  *
  * The walk goes through the buckets, and records MEMWAIT_WALK_STEP waiters per lock section. The
- * next lock section continues after the key and number of the last waiter, whether that waiter is
- * still queued or not. In each bucket the walk passes over waiters that joined after the walk had
- * reached the bucket, so these cannot prolong the walk; however, each word that was added since
- * then costs a search.
+ * next lock section continues after the key and number of the last waiter, whether or not that
+ * waiter is still queued. In each bucket the walk skips waiters that joined after the walk had
+ * reached the bucket, so these waiters cannot prolong the walk; however, each word that was added
+ * since then costs a search.
  */
 #include <linux/debugfs.h>
 #include <linux/jiffies.h>
@@ -35,7 +35,7 @@
 /**
  * struct memwait_description - a waiter as shown to root
  * @kind: thread, any (thread on several words), async, or group (async wait on several words)
- * @pid: the process that waits or opened the context
+ * @pid: PID of the process that waits or opened the context
  * @tid: the thread, or 0
  * @context: number of the context, or 0
  * @id: id of the async wait, or 0
@@ -61,7 +61,7 @@ struct memwait_description {
  * @since: when it joined its first queue, in jiffies
  * @self: owner id of the thread or context that waits, or 0
  * @owner: owner that its word watches, or 0
- * @owner_tid: thread of @owner, or 0
+ * @owner_tid: thread id of @owner, or 0
  */
 struct memwait_line {
 	struct memwait_name word;
@@ -214,7 +214,7 @@ static void *memwait_walk_line(struct memwait_walk *walk)
 	return &walk->lines[walk->next_line];
 }
 
-/* The file cannot seek: the next line is the first that was not shown. */
+/* The file does not support seeking: the next line is the first line that was not shown. */
 static void *memwait_walk_start(struct seq_file *seq, loff_t *pos)
 {
 	return *pos ? memwait_walk_line(seq->private) : SEQ_START_TOKEN;
@@ -302,7 +302,7 @@ static const struct file_operations memwait_walk_fops = {
  * @kind: thread or context
  * @pid: the process
  * @tid: the thread, or 0
- * @command: name of the thread; or of the process, if it lives
+ * @command: name of the thread; for a context, name of the process, if it lives
  */
 struct memwait_ids {
 	struct memwait_identity marker;
@@ -417,7 +417,7 @@ static const struct file_operations memwait_ids_fops = {
 
 /**
  * struct memwait_users_walk - a walk through the users, one for each open file
- * @next: least uid not shown yet
+ * @next: lowest uid that was not shown yet
  * @usage: the current line
  */
 struct memwait_users_walk {

@@ -11,7 +11,7 @@
  * until then, notifies pass over the waits of the context, see claim.c.
  *
  * memwait_flush() is called with the table whenever a descriptor is removed: by close(2) and
- * dup2(2), by an exec that closes the descriptor, and at the end of the table, with its last user.
+ * dup2(2), by an exec that closes the descriptor, and when the table is freed, after its last user.
  * A dup(2) or dup2(2) that races with a close may come too late, and add a descriptor at a number
  * that the close has already looked at. A binding may race with a close by another thread, and
  * therefore also looks for a descriptor:
@@ -26,8 +26,9 @@
  * freed, and no other table has its address.
  *
  * The first call that arms, cancels or reads, or that has MEMWAIT_OWNER_CONTEXT, decides which
- * processes may use the context: with MEMWAIT_OWNER_BIND the context is bound; otherwise it serves
- * every process, and cannot be bound later. See memwait_context_use() and memwait_identity_bind().
+ * processes may use the context: with MEMWAIT_OWNER_BIND the context is bound; otherwise every
+ * process may use it, and it cannot be bound later. See memwait_context_use() and
+ * memwait_identity_bind().
  */
 #include <linux/fdtable.h>
 #include <linux/minmax.h>
@@ -69,19 +70,19 @@ int memwait_open(struct inode *inode, struct file *file)
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 
-	/* stream_open(), because read(2) calls are not serialized without a file position. */
+	/* Use stream_open(): read(2) calls are not serialized if the file has no position. */
 	return stream_open(inode, file);
 }
 
 /*
- * At the first use, lets every process use the context, unless the context is bound. Returns
+ * At the first use of a context that is not bound, lets every process use the context. Returns
  * .table.
  */
 static fl_owner_t memwait_context_decide(struct memwait_context *context)
 {
 	fl_owner_t table;
 
-	/* A binding also checks and sets .table under the lock. */
+	/* memwait_identity_bind() also checks and sets .table under the lock. */
 	spin_lock(&context->lock);
 	table = context->binding.table;
 	if (!table) {
@@ -100,8 +101,8 @@ static fl_owner_t memwait_context_decide(struct memwait_context *context)
  *
  * Context: process context.
  *
- * Return: 0: call memwait_context_unuse() at the end; -EPERM: the context is another process's, or
- * has ended.
+ * Return: 0: call memwait_context_unuse() at the end; -EPERM: the context is bound to another
+ * process, or has ended.
  */
 int memwait_context_use(struct memwait_context *context)
 {
@@ -134,8 +135,7 @@ static void memwait_context_end(struct memwait_context *context)
  * memwait_context_unuse() - end a call that only the process of a bound context may make
  * @context: after memwait_context_use(); the context ends now if it was closed during the call
  *
- * The caller puts pins that are no longer used only after this, because putting them may take
- * forever.
+ * The caller puts unused pins only after this call, because putting them may take forever.
  *
  * Context: process context, may sleep.
  */
@@ -191,7 +191,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	struct memwait_context *context = file->private_data;
 	struct pid *process = NULL;
 
-	smp_mb();	/* pairs with the barrier of a binding, see the top */
+	smp_mb();	/* pairs with the barrier in memwait_identity_bind() */
 	if (!id || READ_ONCE(context->binding.table) != id)
 		return 0;
 	if (id == current->files && memwait_has_descriptor(file))

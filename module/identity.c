@@ -10,20 +10,20 @@
  * instruction. A thread that joins the dying thread, or whose vfork(2) child executes a program,
  * may continue before the probe runs. A context dies when it ends, see file.c.
  *
- * The probes must not take locks that sleep on PREEMPT_RT. They only mark the identity dead;
+ * The probes must not take locks that sleep on PREEMPT_RT. The probes only mark the identity dead;
  * owner.c reaps it later.
  *
  * (G) A thread that is notified of a death must see what the dead thread wrote in user space.
  * Therefore .dead is set by a store-release and read by a load-acquire. An identity that is not
  * found may have been reaped after its death, so a failed look-up needs a read barrier.
  *
- * Look-ups by id run under RCU.
+ * Look-ups by id are protected by RCU.
  *
  * Ids are random numbers. Therefore an id reveals neither other ids nor how many there are, and a
  * lock word that still contains the id of a dead thread does not name a living thread.
  *
- * An identity is in the table of ids from before it lives until it is freed. It is inserted before
- * it lives, marked dead, because an insertion can fail, and the charge must come last. An identity
+ * An identity is inserted into the table of ids before it lives, marked dead, because an insertion
+ * can fail, and the charge must come last. It stays in the table until it is freed. An identity
  * that was looked up is used under RCU, or while a word watches it. It is freed after a grace
  * period, and its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so
  * both are done in process context with no raw lock held.
@@ -88,7 +88,8 @@ char memwait_unbound;
  *
  * Context: any but interrupts.
  *
- * Return: the identity, valid until the thread exits, executes a program or ends its id; or %NULL.
+ * Return: the identity, which is valid until the thread exits, executes a program or ends its id;
+ * or %NULL.
  */
 struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 {
@@ -105,7 +106,7 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 
 /**
  * memwait_identity_begin_walk() - begin a walk over all identities, the latest first
- * @marker: the walk's marker, zeroed. Identities that are created from now on come after it
+ * @marker: the walk's marker, zeroed. Identities that are created later come after the marker
  *
  * Context: process context.
  */
@@ -225,7 +226,10 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	kfree_rcu(identity, rcu);
 }
 
-/* Returns 0; over the limit, -EAGAIN if the user has dead identities, else -ENOSPC. */
+/*
+ * Returns 0; if the user is over the limit, returns -EAGAIN if the user has dead identities,
+ * otherwise -ENOSPC.
+ */
 static int memwait_identity_charge(struct memwait_user *user)
 {
 	lockdep_assert_held(&memwait_identities_lock);
@@ -384,11 +388,11 @@ void memwait_identity_put(struct memwait_identity *identity)
 /**
  * memwait_identity_dead() - find a dead identity of a user, to report its death
  * @user: the user
- * @own: true: find an identity that the current process has yet to report, among the first
- *	MEMWAIT_DEATHS of the list; false: find the first identity
+ * @own: true: find, among the first MEMWAIT_DEATHS identities in the list, an identity that the
+ *	current process has yet to report; false: find the first identity
  *
- * The latest death comes first in the list. The identity that was found is moved to the end,
- * because any user can name it in any number of waits, so that its report may take many steps.
+ * The latest death comes first in the list. The identity that is found is moved to the end: any
+ * user can name it in any number of waits, so reporting its death may take many steps.
  *
  * Context: process context.
  *
@@ -504,7 +508,7 @@ int __init memwait_identity_init(void)
 	return rhashtable_init(&memwait_identities, &memwait_identity_params);
 }
 
-/* Called when no thread has an id, and no context exists. */
+/* Called when no thread has an id and no context exists. */
 void memwait_identity_exit(void)
 {
 	rhashtable_destroy(&memwait_identities);

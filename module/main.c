@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/memwait: the device, its ioctls, the module. Each file calls only functions of files that
+ * /dev/memwait: the device, its ioctls, the module. Each file calls only functions in files that
  * are below it in this list:
  *
  *	main.c			ioctls, module init
@@ -18,7 +18,7 @@
  *	wake.c			waking readers and pollers
  *	position.c		interrupted threads: their queue positions, the effect of a signal
  *	queue.c			queues of waiters
- *	watch.c			the owner whose death the waiters of a word are notified of
+ *	watch.c			deaths of owners, and which waiters are notified of them
  *	bucket.c		the lock of a bucket
  *	begin.c			the start of a wait
  *	identity.c		ids of threads and contexts
@@ -92,7 +92,7 @@ union memwait_argument {
 	struct memwait_change change;
 };
 
-/* An ioctl number without the size of its struct, because the struct may grow. */
+/* Removes the size of the struct from an ioctl number, because the struct may grow. */
 #define MEMWAIT_IOC(cmd)	((cmd) & ~IOCSIZE_MASK)
 
 /**
@@ -106,7 +106,7 @@ union memwait_argument {
  * Return: the ioctl's own result, see uapi/linux/memwait.h; or
  * * -ENOTTY: unknown ioctl
  * * -EINVAL: the struct is too small
- * * -E2BIG: the struct is larger than this version's, and the excess is not zero
+ * * -E2BIG: the struct is larger than in this version, and the additional bytes are not zero
  * * -EFAULT: the struct cannot be read or written
  */
 static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)

@@ -8,8 +8,8 @@
  * spurious wake-up, which every sleeper tolerates.
  *
  * Preemption is disabled from the first claim to the last wake-up of threads, readers and pollers.
- * Therefore no waiter depends on the notifier being scheduled, or on something that another waiter
- * does first. With PREEMPT_RT locks may sleep, so preemption is disabled only while threads and
+ * Therefore no waiter has to wait until the notifier is scheduled, or until another waiter does
+ * something. With PREEMPT_RT locks may sleep, so preemption is disabled only while threads and
  * readers are woken. On such kernels, a claimed thread that has not been woken yet still wakes up
  * at its deadline or is killed by SIGKILL, like a thread that futex(2) is about to wake.
  *
@@ -23,9 +23,9 @@
  * waiter, or belongs to a thread that has been woken.
  *
  * A call may be rescheduled between steps. The call touches no waiter that joined after the call
- * began, so it ends. Only SIGKILL ends it early: any other signal could leave waiters of a
- * notify-all asleep, and the caller would not know. A notify that belongs to a change of the word,
- * and a notify that is passed on, do not end early.
+ * began, so it ends. Only SIGKILL ends it early: if another signal did so, a notify of all waiters
+ * could leave some of them asleep, and the caller would not know. A notify that belongs to a change
+ * of the word, and a notify that is passed on, do not end early.
  */
 #include <linux/freezer.h>
 #include <linux/minmax.h>
@@ -115,9 +115,9 @@ void memwait_scan_start(struct memwait_scan *scan, struct memwait_bucket *bucket
 }
 
 /*
- * Whether the step ends because other threads wait for the lock. A call that changes the word does
- * not end its step before it has woken a waiter: its next step would begin with the first waiter
- * again, and a thread that joins and leaves the queue repeatedly could prolong the call.
+ * Whether the step ends because other threads are waiting for the lock. A call that changes the
+ * word does not end its step before it has woken a waiter: its next step would begin with the first
+ * waiter again, and a thread that joins and leaves the queue repeatedly could prolong the call.
  */
 static bool memwait_scan_gives_way(const struct memwait_scan *scan)
 {
@@ -149,7 +149,7 @@ bool memwait_scan_claim(struct memwait_scan *scan)
 		scan->reached = waiter->number;
 		/*
 		 * Do not look for the next waiter if this waiter may be the last: that search can
-		 * take as long as the search for the first.
+		 * take as long as the search for the first waiter.
 		 */
 		next = scan->count - scan->woken > 1 ? rb_next(&waiter->node) : NULL;
 		claim = memwait_claim_waiter(waiter, MEMWAIT_OK, &scan->wakes);
@@ -165,8 +165,8 @@ bool memwait_scan_claim(struct memwait_scan *scan)
 
 /**
  * memwait_scan_pause() - let other threads run, and take the lock, between two steps
- * @scan: the scan. If memwait_scan_start() did not foresee a second step, the call gets its number
- *	only here, and may wake a context twice
+ * @scan: the scan. If memwait_scan_start() did not expect a second step, the call gets its number
+ *	only in this function, and may wake a context twice
  *
  * Context: process context, may sleep; no lock is held.
  *
@@ -210,7 +210,7 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 
 /*
  * @number: number of a call for several words, or 0. Such a call wakes the pollers of a context
- * once for all completions that it adds there, unless a read comes in between.
+ * once for all completions that it adds to the context, unless a read comes in between.
  */
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
 					    enum memwait_scan_kind kind, u64 number)
@@ -247,7 +247,7 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_s
 }
 
 /**
- * memwait_pass_on() - pass a notify on from a waiter that has ended to the next waiter of its word
+ * memwait_pass_on() - pass a notify on from a wait that has ended to the next waiter of the word
  * @key: see memwait_notify_word()
  * @number: from memwait_new_call() if the caller passes on several notifies, else 0
  *

@@ -5,13 +5,13 @@
  *
  * A user's dead identities are reaped in steps (memwait_reap()). A step reports a death to the
  * waiters of some words, or removes an identity that no word watches from the list of dead
- * identities. Steps are done by
+ * identities. The following do such steps:
  *
  *	- a work item of the user, which does all remaining steps. A run of the work item is
  *	  bounded, and queues the work item again for the remaining steps;
  *	- a dying process, when its descriptors are closed, at its own priority: it reports its own
  *	  death, to waiters of its own user;
- *	- a thread that is over the limit of ids, because dead identities count until they are
+ *	- a thread whose user is over the limit on ids, because dead identities count until they are
  *	  reaped.
  *
  * Any of these may be preempted for a long time without delaying the others: each reports to the
@@ -62,8 +62,8 @@ static void memwait_watch_report(struct memwait_owned *first, struct memwait_wak
 /*
  * Reports a death to waiters of some words, in a separate step for each word. @own: report only to
  * words of the owner's user. @number: number of the call. On PREEMPT_RT this call may be preempted
- * before it has woken a context; no other step of the call would wake that context then. Returns
- * false if no such word watches the owner, and none will.
+ * before it has woken a context; in that case no other step of the call would wake that context.
+ * Returns false if no such word watches the owner, and none will.
  */
 static bool memwait_report_death(struct memwait_identity *identity, bool own, u64 number)
 {
@@ -142,8 +142,9 @@ void memwait_reap_work(struct work_struct *work)
  * @file: the context
  * @id: see memwait_flush()
  *
- * A dying process reports its death to its own user's waiters, so that these need not wait for a
- * kernel thread. The process does not report to waiters of other users, of which there may be many.
+ * A dying process reports its death to its own user's waiters, so that these waiters need not wait
+ * for a kernel thread. The process does not report to waiters of other users, of which there may be
+ * many.
  *
  * Context: process context, may sleep.
  *
@@ -254,8 +255,8 @@ int memwait_ioc_owner(struct file *file, const struct memwait_owner *owner,
 }
 
 /*
- * Called when a thread dies of a signal, exits, or executes a program. @ended: the thread has ended
- * by itself, which is not a death.
+ * Called when a thread dies of a signal, exits, or executes a program. @ended: the thread has
+ * exited by itself, which is not a death.
  */
 static void memwait_has_died(const struct task_struct *task, bool ended)
 {
@@ -300,7 +301,10 @@ static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_p
 	memwait_has_died(task, false);
 }
 
-/* Whether the current thread dies of a signal that it takes, by the rules of get_signal(). */
+/*
+ * Whether the current thread dies of a signal that it takes, according to the rules in
+ * get_signal().
+ */
 static bool memwait_is_fatal(int sig, const struct k_sigaction *action)
 {
 	return sig == SIGKILL ||

@@ -22,17 +22,18 @@
  * @ended: set before @dead if the thread ended by itself, which is not a death: see watch.c
  * @dead: clear while the identity lives
  * @who: the thread, only for comparison; %NULL for a context
- * @tid: the thread's id in the initial PID namespace; or 0
- * @pid: the process's id in that namespace; for a context, the id of the process that opened it
+ * @tid: the thread's id in the initial PID namespace, or 0
+ * @pid: the process's PID in that namespace; for a context, the PID of the process that opened it
  * @who_node: entry of the table of living identities, until @dead is set
  * @lock: protects @watching and @turn
- * @watching: tree of the first waiters of the words that watch it, by &memwait_owned.watched_node;
- *	ordered by &memwait_owned.user, and for one user by the time of insertion
+ * @watching: tree of the first waiters of the words that watch the identity, by
+ *	&memwait_owned.watched_node; ordered by &memwait_owned.user and, for the same user, by the
+ *	time of insertion
  * @turn: the user of the word to which the death was reported last
  * @refs: once the identity is dead: one for the list of dead identities, and one for each thread
  *	that reports the death
  * @process: once the identity is dead: its process, only for comparison; %NULL: the process has
- *	nothing left to report
+ *	nothing more to report
  * @dead_node: entry of &memwait_user.dead, until the identity is reaped
  * @rcu: frees it
  */
@@ -90,8 +91,8 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
  * @waiter: the waiter
  * @identity: the waiting thread or context
- * @wide: the word in whose queue it is has 64 bits, and can therefore contain an owner's id;
- *	protected by the bucket's lock while queued
+ * @wide: the word in whose queue the waiter is has 64 bits, and can therefore contain an owner's
+ *	id; protected by the bucket's lock while queued
  * @others: circular list of the MEMWAIT_OWNED waiters of its word. The list begins with the first
  *	waiter, and has the order in which these waiters joined or returned to their positions
  * @node: for the first waiter: in &memwait_bucket.watching

@@ -6,10 +6,10 @@
  * remembers, without references, the last pin of a file and the last pin of an mm_struct that it
  * has used. A wait on a word of the same space shares that pin; any other wait creates a new pin.
  * There are therefore no more pins than words that are waited for, and most contexts have one pin.
- * As in the key, a file is identified by its address_space: the first file represents all other
- * files of that address_space. A requeue does not change the space, and therefore not the pin of
- * the wait. A context caches the memory of one freed pin for the next pin, because each of several
- * waits that are armed and read one after another has a new pin.
+ * As in a key, a file is identified by its address_space: the pin of the first file also serves all
+ * other files with that address_space. A requeue does not change the space, and therefore not the
+ * pin of the wait. A context caches the memory of one freed pin for the next pin, because waits
+ * that are armed and read one after another need a new pin each.
  *
  * A pin counts as MEMWAIT_PIN_WAITS waits of its user from its allocation until it is freed.
  *
@@ -163,7 +163,7 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
  * @context: context of the wait
  * @word: from memwait_word_get() in the same task
  *
- * If another thread makes a pin of the same space at the same time, there are two pins of that
+ * If another thread creates a pin for the same space at the same time, there are two pins for that
  * space.
  *
  * Context: process context, may sleep; takes the context's lock.

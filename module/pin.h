@@ -33,8 +33,8 @@ struct memwait_pin {
 /**
  * struct memwait_pins - the pins of a context
  * @last: the pin of the last wait on a private word and, with index MEMWAIT_KEY_SHARED, the pin of
- *	the last wait on a word of a file; or %NULL. Without references; protected by the context's
- *	lock
+ *	the last wait on a word of a file; or %NULL. These pointers hold no references; protected by
+ *	the context's lock
  * @cached: memory of a freed pin for the next pin, or %NULL; changed by xchg()
  * @nr: number of pins that are in use
  */

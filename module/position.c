@@ -8,13 +8,13 @@
  * word (of the target, if the waiter was moved), and memwait_queue_join() puts the thread's waiter
  * back at that number. An absent thread has no waiter in a queue.
  *
- * A thread has at most one record, even if it waits with several contexts: with a record for each
- * context it could overtake the same waiters once for each context. When a wait begins, it takes
- * the thread's record out of the tree. A wait on the same words joins at the recorded positions,
- * and puts the record back if the wait is interrupted again. A wait on other words that is
- * interrupted replaces the record by its own. If a wait ends by a notify, the death of an owner or
- * a deadline, the record is freed. The record is put back unchanged after an error, and after
- * MEMWAIT_NOT_EQUAL, because a lock word that names its owner changes with each owner.
+ * A thread has at most one record, even if it waits with several contexts: if it had a record for
+ * each context, it could overtake the same waiters once for each context. When a wait begins, it
+ * takes the thread's record out of the tree. A wait on the same words joins at the recorded
+ * positions, and puts the record back if the wait is interrupted again. If a wait on other words is
+ * interrupted, its record replaces the old record. If a wait ends by a notify, the death of an
+ * owner or a deadline, the record is freed. The record is put back unchanged after an error, and
+ * after MEMWAIT_NOT_EQUAL, because a lock word that names its owner changes with each owner.
  *
  * The records are in trees by struct pid. A record has a reference to the struct pid of its thread,
  * so that a later thread with the same id is not taken for that thread. The hash of the thread's
@@ -28,7 +28,7 @@
  * their threads are dead. The last close of a context frees all of its records.
  *
  * A record has no reference to a file, mm_struct or queue, so its key may later name a word of
- * another space. Therefore the inode's number and generation are also compared and, for the sake of
+ * another space. Therefore the inode's number and generation are also compared and, because of
  * private words, .self_exec_id.
  *
  * Only the kernel sets the numbers, so a thread can return only to its own position.
@@ -105,7 +105,7 @@ static int memwait_position_cmp(const void *pid, const struct rb_node *node)
 	return pid < (const void *)of_node ? -1 : pid > (const void *)of_node;
 }
 
-/* Takes a record out of its tree and its context. The context may be freed from then on. */
+/* Takes a record out of its tree and its context. Afterwards the context may be freed. */
 static void memwait_position_remove(struct memwait_absent *absent, struct memwait_position *record)
 {
 	struct memwait_context *context = record->context;
@@ -126,7 +126,7 @@ static void memwait_position_remove(struct memwait_absent *absent, struct memwai
  * Context: process context.
  *
  * Return: the record, for memwait_position_free() or memwait_position_add(); or %NULL. The record
- * may be from a program that the thread executed before.
+ * may be from a program that the thread executed earlier.
  */
 struct memwait_position *memwait_position_find(struct memwait_absent *absent)
 {
@@ -209,8 +209,8 @@ static bool memwait_position_is_of(const struct memwait_position *record,
 /**
  * memwait_position_return() - let the current thread's waiters join at their old positions
  * @record: its record
- * @group: the thread's wait, whose waiters are in no queue. Their numbers are set if @record is of
- *	a wait on the same words
+ * @group: the thread's wait, whose waiters are in no queue. Their numbers are set if @record is
+ *	from a wait on the same words
  *
  * Context: process context.
  */
@@ -281,7 +281,7 @@ static bool memwait_position_check(struct memwait_context *context, bool closed)
 	if (!record)
 		return false;
 	spin_lock(&absent->lock);
-	/* If the record is still the next record, it stays in the list while the tree is locked. */
+	/* If this is still the next record, it stays in the list while the tree is locked. */
 	if (memwait_position_next(context, &now) == record && now == absent) {
 		gone = closed || !pid_has_task(record->pid, PIDTYPE_PID);
 		if (gone) {

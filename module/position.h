@@ -36,8 +36,8 @@ static inline struct memwait_absent *memwait_absent_of(const struct pid *pid)
 }
 
 /*
- * Calls memwait_position_find() for the current thread. An empty tree needs no lock, because only
- * the thread itself adds its record.
+ * Calls memwait_position_find() for the current thread. If the tree is empty, no lock is needed,
+ * because only the thread itself adds its record.
  */
 static __always_inline struct memwait_position *memwait_position_take(void)
 {

@@ -35,8 +35,7 @@
  * of memwait_group.claimed claims a thread's wait; the .claimed of an async wait is set under its
  * context's lock. A notify and a death claim the wait under the bucket's lock, and dequeue the
  * waiter immediately. The others call memwait_queue_leave() after the claim. A notifier that finds
- * the claimed waiter before that dequeues it without counting it. For groups, see the end of this
- * file.
+ * the claimed waiter earlier dequeues it without counting it. For groups, see the end of this file.
  *
  * (C) A notifier's last access to a waiter is a store-release of %NULL to .bucket, under the
  * bucket's lock. This also holds for any other thread that dequeues a waiter for its owner. After
@@ -53,19 +52,19 @@
  * call began, so it ends at the last number that the bucket had assigned when the call began.
  *
  * A thread that was interrupted by a signal handler returns to its position with its old number,
- * see position.c. A call covers waiters that return while the call runs, because they are as old as
- * other waiters that it covers. The call skips a waiter whose number it has already passed: that
- * waiter was absent when the call passed its number, and has compared the word since. Therefore a
- * call visits each number once, and a thread that returns, ends its wait and returns again cannot
- * prolong the call.
+ * see position.c. A call covers waiters that return while the call is running, because these are as
+ * old as other waiters that the call covers. The call skips a waiter whose number it has already
+ * passed: that waiter was absent when the call passed its number, and has compared the word since.
+ * Therefore a call visits each number once, and a thread that returns, ends its wait and returns
+ * again cannot prolong the call.
  *
  * The space of a key in a tree exists, because the waiter has a reference to it. The numbers of
  * interrupted threads may outlive the space, so position.c checks whether the space of a record has
  * been freed.
  *
- * The waiters of other words in a bucket only make the tree deeper, which costs the logarithm of
- * their number; and a call waits for steps of other calls, which hold the lock. The hash has a
- * secret seed.
+ * Waiters of other words in the same bucket have two effects: they make the tree deeper, at a cost
+ * that grows with the logarithm of their number, and a call waits for steps of other calls, which
+ * hold the lock. The hash has a secret seed.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> locks of hrtimers
  *			bucket->lock -> memwait_context.lock -> memwait_identity.lock
@@ -129,7 +128,7 @@ static bool memwait_waiter_less(struct rb_node *new, const struct rb_node *node)
  *
  * Context: the bucket's lock is held.
  *
- * Return: the waiter, maybe of another word; or %NULL.
+ * Return: the waiter, which may wait for another word; or %NULL.
  */
 struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 					   const struct memwait_key *key, u64 number)
@@ -225,7 +224,7 @@ void memwait_queue_rejoin(struct memwait_waiter *waiter)
 
 /**
  * memwait_queue_remove() - dequeue a waiter
- * @waiter: in a queue. From the store-release on, its owner may free the waiter, unless the caller
+ * @waiter: in a queue. After the store-release, its owner may free the waiter, unless the caller
  *	holds a lock that prevents this
  *
  * Context: the bucket's lock is held.
@@ -244,7 +243,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 /**
  * memwait_queue_remove_claimed() - dequeue a waiter whose wait a notify or a death has claimed
  * @waiter: see memwait_queue_remove(). If the wait has MEMWAIT_OWNED, and other such waiters of the
- *	word remain, the word watches the waiter's thread or context from now on, see watch.c
+ *	word remain, the word then watches the waiter's thread or context, see watch.c
  *
  * Context: the bucket's lock is held.
  */
@@ -317,7 +316,10 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
 
 	while ((bucket = smp_load_acquire(&waiter->bucket))) {	/* (C) */
 		memwait_bucket_lock(bucket);
-		/* Otherwise a requeue moved the waiter, or a notifier dequeued it: look again. */
+		/*
+		 * Otherwise a requeue has moved the waiter, or a notifier has dequeued it: look
+		 * again.
+		 */
 		if (likely(READ_ONCE(waiter->bucket) == bucket)) {
 			memwait_queue_remove(waiter);
 			spin_unlock(&bucket->lock);
@@ -411,17 +413,16 @@ void memwait_queue_exit(void)
  *	    of its queue			    count it, and continues with the next waiter
  *	(3) count it, unlock
  *
- * Therefore no notify is lost, and no two notifies are spent on one group. The group's owner, which
- * is the woken thread or the reader of the completion, dequeues the other waiters, each under the
- * lock of its own queue, before it puts the words. A notify that finds such a waiter before that
- * dequeues it. A notify therefore accesses a group only under the lock of a queue that contains a
- * waiter of the group. The owner frees the group only after it has found or made every waiter
- * dequeued, see (C).
+ * Therefore no notify is lost, and no group consumes two notifies. The group's owner, which is the
+ * woken thread or the reader of the completion, dequeues the other waiters, each under the lock of
+ * its own queue, before it puts the words. A notify that finds such a waiter earlier dequeues it. A
+ * notify therefore accesses a group only under the lock of a queue that contains a waiter of the
+ * group. The owner frees the group only after it has found or made every waiter dequeued, see (C).
  *
  * The waiters join one after another. Each compares its word under its bucket's lock. A notify that
  * comes after a waiter has joined finds that waiter and claims the group, even if other waiters
  * have not joined. The joining thread looks for a claim when all waiters have joined, or when a
- * later word is not equal. In the second case, too, a claimed wait ends with the notify, not with
+ * later word is not equal. In both cases a claimed wait ends with the notify, not with
  * MEMWAIT_NOT_EQUAL. A word that changes before its waiter joins is found not equal. Therefore no
  * change is missed, and no two queues are locked together.
  */

@@ -11,12 +11,12 @@
 #include "word.h"
 
 /**
- * struct memwait_waiter - a word of a wait: an entry of a queue
+ * struct memwait_waiter - the entry of a wait in the queue of one of its words
  * @node: entry of its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket; %NULL: the waiter is in no queue. Written under the bucket's lock
  * @word: the awaited word; protected by the bucket's lock while queued
  * @number: its position in the queue; protected by the bucket's lock. For memwait_queue_join(): the
- *	position that it returns to, or 0
+ *	position to which the waiter returns, or 0
  * @since: the time, in jiffies, at which it joined its first queue; a requeue does not change it
  * @index: index in &memwait_group.waiters
  * @owned: the wait has MEMWAIT_OWNED, and this is the waiter of a struct memwait_owned
@@ -32,7 +32,7 @@ struct memwait_waiter {
 };
 
 /**
- * struct memwait_group - a wait of a thread, or an async wait, for one word or several
+ * struct memwait_group - a thread's wait, or an async wait, for one word or several words
  * @claimed: 0 while the wait is pending; afterwards the index of the notified waiter plus one, or
  *	MEMWAIT_CLAIMED_BY_ITSELF. For an async wait, protected by the context's lock
  * @task: the thread
@@ -42,9 +42,9 @@ struct memwait_waiter {
  * @nr: number of words
  * @async: see struct memwait_async_waiter
  * @state: for an async wait: an enum memwait_state; protected by the context's lock
- * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. For a thread, written
- *	only if it waits for one word: before @claimed, under the lock of the bucket of that word;
- *	in a wait for several words it stays MEMWAIT_OK
+ * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. For a thread that
+ *	waits for one word, written before @claimed, under the lock of the bucket of that word; for
+ *	a thread that waits for several words, stays MEMWAIT_OK
  * @clock: an enum memwait_async_clock
  * @persistent: for an async wait: MEMWAIT_PERSISTENT
  * @listed: for an async wait: it is in a list of completions
@@ -75,7 +75,7 @@ static inline struct memwait_group *memwait_group_of(const struct memwait_waiter
 	return container_of(waiter - waiter->index, struct memwait_group, waiters[0]);
 }
 
-/* Whether the wait has not ended; may be stale immediately. */
+/* Whether the wait has not ended; the result may be stale immediately. */
 static inline bool memwait_group_is_pending(const struct memwait_group *group)
 {
 	return !READ_ONCE(group->claimed);
@@ -98,7 +98,7 @@ static inline const struct memwait_waiter *memwait_group_notified(const struct m
  * @last: the thread that took @lock last; read without @lock
  * @futile: the time, in jiffies, at which a call last waited for other threads to take @lock and
  *	none did; not protected
- * @number: the last number that was given to a waiter
+ * @number: the last number that was assigned to a waiter
  * @waiters: tree of waiters, by key and number, so that a word's waiters are adjacent, oldest first
  * @watching: tree of the first MEMWAIT_OWNED waiters of words, by key; see watch.c
  */
@@ -113,7 +113,10 @@ struct memwait_bucket {
 	struct rb_root watching;
 } ____cacheline_aligned_in_smp;
 
-/* The seed of memwait_bucket_of(), secret because no user may know which words share a bucket. */
+/*
+ * The seed of memwait_bucket_of(). The seed is secret because no user may know which words share a
+ * bucket.
+ */
 struct memwait_bucket_seed {
 	u32 add;
 	u32 multiply;
@@ -121,7 +124,8 @@ struct memwait_bucket_seed {
 
 /*
  * Bounds of one step: the number of waiters examined, of threads woken, and of contexts whose
- * pollers are woken. A poller may be an epoll instance, whose own pollers cannot be counted.
+ * pollers are woken. A poller may be an epoll instance, which may have any number of pollers of its
+ * own.
  */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16
@@ -167,7 +171,7 @@ static __always_inline void memwait_bucket_lock(struct memwait_bucket *bucket)
 	memwait_bucket_lock_nested(bucket, 0);
 }
 
-/* Whether a thread waits for the lock; if so, the holder of the lock ends its step. */
+/* Whether a thread is waiting for the lock; if so, the holder of the lock ends its step. */
 static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
 {
 	return unlikely(atomic_read(&bucket->nr_locking));
@@ -182,7 +186,7 @@ static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
  */
 static inline bool memwait_is_killed(void)
 {
-	/* A plain load suffices: a concurrent signal is seen now or by the next check. */
+	/* A plain load is sufficient: a concurrent signal is seen now or by the next check. */
 	return data_race(fatal_signal_pending(current));
 }
 
@@ -207,9 +211,10 @@ void memwait_queue_exit(void);
  * memwait_bucket_of() - the bucket of a word
  * @key: the word's key
  *
- * This takes half the time of hashing all 16 bytes of the key. The hash spreads the words of one
- * space, although a user can choose their offsets. If two spaces differ in their upper halves, no
- * choice of offsets in them collides with every seed.
+ * This function takes half the time that hashing all 16 bytes of the key would take. The hash
+ * spreads the words of the same space over the buckets, although a user can choose their offsets.
+ * If two spaces differ in their upper halves, no choice of offsets in them collides with every
+ * seed.
  *
  * Context: any.
  *

@@ -18,7 +18,10 @@ static unsigned int memwait_copy_records(const struct memwait_completion *record
 	size_t bytes = copy_to_iter(records, nr * sizeof(*records), to);
 	unsigned int copied = bytes / sizeof(*records);
 
-	/* Before a hole copy_to_iter() may copy more than it reports: retry record by record. */
+	/*
+	 * Before a hole in the mapping, copy_to_iter() may copy more than it reports: retry record
+	 * by record.
+	 */
 	while (copied < nr) {
 		iov_iter_revert(to, bytes % sizeof(*records));
 		bytes = copy_to_iter(&records[copied], sizeof(*records), to);
@@ -111,7 +114,7 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 }
 
 /*
- * Takes persistent waits that have not ended out of @taken. Waits with more to read (later
+ * Takes persistent waits that have not ended out of @taken. Waits that have more to report (later
  * notifies, or a passed deadline) are moved to @again, and still count as listed. The waits that
  * remain in @taken have ended. Returns the length of @again.
  */
@@ -168,7 +171,7 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
  * Without @wake, wakes another reader if completions are left, because the reader that was woken
  * for them may have been interrupted while it waited for .read_lock. A reader that was refused
  * .read_lock may have consumed the edge of a completion that this reader has not seen; in that case
- * pollers are woken to give it a new edge.
+ * pollers are woken so that they get a new edge.
  */
 static void memwait_read_unlock(struct memwait_context *context, bool wake)
 {
@@ -184,8 +187,8 @@ static void memwait_read_unlock(struct memwait_context *context, bool wake)
 
 /*
  * Puts completions back into the context's list, and drops .read_lock. Wakes pollers and a reader
- * after that, because they would block on .read_lock, but before the caller can be preempted,
- * except on PREEMPT_RT.
+ * only after dropping .read_lock, because they would block on it, but, except on PREEMPT_RT, before
+ * the caller can be preempted.
  */
 static void memwait_read_put_back(struct memwait_context *context, struct list_head *completions,
 				  unsigned int nr, bool first)
@@ -325,8 +328,8 @@ static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to
  * @iocb: of the context's file
  * @to: destination; segments form one buffer
  *
- * Context: process context, sleeps. If it drops the last reference to a file, sleeps as long as the
- * file system needs.
+ * Context: process context, sleeps. If the call drops the last reference to a file, it sleeps as
+ * long as the file system needs.
  *
  * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: would have to wait for a
  * completion or for another reader; -EFAULT, -EPERM or -ERESTARTSYS.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Requeue: wakes waiters of a word, and moves further waiters to another word.
+ * Requeue: wakes waiters of a word, and moves more waiters to another word.
  *
  * Requeue locks both buckets. Therefore every other call sees a waiter either in the source's or in
  * the target's queue, and .bucket is never %NULL during a move. memwait_queue_leave() locks .bucket
@@ -54,7 +54,8 @@ static bool memwait_waiter_is_persistent(const struct memwait_waiter *waiter)
 
 /*
  * Whether a step moves all waiters of a bucket, except persistent waits, to an empty bucket. In
- * this case the tree is moved as a whole, which takes a third of the time.
+ * this case the tree is moved as a whole, which takes a third of the time that moving each waiter
+ * would take.
  */
 static bool memwait_scan_moves_bucket(const struct memwait_scan *scan,
 				      const struct memwait_bucket *to)
@@ -73,7 +74,7 @@ static bool memwait_scan_moves_bucket(const struct memwait_scan *scan,
 
 /*
  * Moves some of the oldest waiters of one word to the end of another word's queue. Does not move
- * persistent waits, because a close passes their notifies on to the next waiter of the word that
+ * persistent waits, because a close must pass their notifies on to the next waiter of the word that
  * was notified. If both words are the same, the waiters do not move, and are only counted. Returns
  * whether there may be more to do. @wide: both words have 64 bits.
  */
@@ -132,11 +133,11 @@ static bool memwait_scan_requeue(struct memwait_scan *scan, struct memwait_bucke
 }
 
 /*
- * Compares the source word, wakes its oldest waiters, and moves further waiters to the target. The
- * target has the same space, so a waiter's reference covers both words. The comparison and the
- * first wake-up or move are atomic with respect to all other operations on both words: after a step
- * that finds only waiters that other threads have claimed, the word is compared again. Returns 0;
- * MEMWAIT_NOT_EQUAL; or -EAGAIN if the word's page must be faulted in first.
+ * Compares the source word, wakes its oldest waiters, and moves more waiters to the target. The
+ * target belongs to the same space, so a waiter's reference covers both words. The comparison and
+ * the first wake-up or move are atomic with respect to all other operations on both words: after a
+ * step that finds only waiters that other threads have claimed, the word is compared again. Returns
+ * 0; MEMWAIT_NOT_EQUAL; or -EAGAIN if the word's page must be faulted in first.
  */
 static int memwait_requeue_words(struct memwait_requeue *requeue, const struct memwait_key *source,
 				 const struct memwait_key *target)
@@ -183,7 +184,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 	ret = memwait_word_get(&target, requeue->target, requeue->flags);
 	if (ret)
 		return ret;
-	/* A move must not give a waiter a reference to an object that it did not name. */
+	/* A moved waiter must not hold a reference to an object that it did not name. */
 	ret = source->space == target.key.space ? 0 : -EXDEV;
 	if (!ret)
 		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
@@ -200,8 +201,8 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
  *
  * Context: process context, may sleep; takes the buckets' locks.
  *
- * Return: 0; MEMWAIT_NOT_EQUAL if the word holds another value, and nothing was done; or a negative
- * errno, see uapi/linux/memwait.h.
+ * Return: 0; MEMWAIT_NOT_EQUAL if the word has a different value; nothing was done then; or a
+ * negative errno, see uapi/linux/memwait.h.
  */
 int memwait_ioc_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user)
 {

@@ -14,14 +14,14 @@ enum memwait_scan_kind {
 	MEMWAIT_SCAN,		/* SIGKILL ends the scan, the freezer suspends it */
 	MEMWAIT_SCAN_HANDS_OVER, /* like MEMWAIT_SCAN; the caller is about to sleep */
 	MEMWAIT_SCAN_SURE,	/* only the freezer suspends the scan */
-	MEMWAIT_SCAN_PASSES_ON,	/* not stopped: acts for a thread or context that has ended */
+	MEMWAIT_SCAN_PASSES_ON,	/* nothing stops the scan: its thread or context has ended */
 };
 
 /**
  * struct memwait_scan - progress of a scan
- * @count: the most waiters to wake
+ * @count: the maximum number of waiters to wake
  * @woken: waiters woken so far
- * @move: the most waiters to move
+ * @move: the maximum number of waiters to move
  * @moved: waiters moved so far
  * @bucket: bucket of the word whose waiters it claims
  * @key: the word's key

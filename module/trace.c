@@ -2,8 +2,8 @@
 /*
  * Tracepoints, and the names of words in tracepoints and debugfs.
  *
- * A key contains kernel addresses, which must not leak. A word of a file is named by the file's
- * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0
+ * A key contains kernel addresses, which must not leak. A word in a file is named by the file's
+ * device and inode, as in /proc/PID/maps, and by its offset. A private word is named by device 0
  * (which no file has), PID and address.
  *
  * Names are built in atomic context, without taking references. The word must be held by one of
@@ -14,8 +14,8 @@
  *	- the pin of an async wait, until memwait_async_end() puts the pin, if the caller owns the
  *	  wait or its context is locked.
  *
- * Each of these holds the address_space's inode, a file of the inode, or the mm_struct. The
- * mm_struct may no longer have a process.
+ * Each of these holds the address_space's inode, a file of the inode, or the mm_struct. The process
+ * of the mm_struct may no longer exist.
  */
 #include <linux/mm_types.h>
 
@@ -54,7 +54,7 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
 {
 	const struct inode *inode;
 
-	/* A requeue may concurrently move a claimed waiter to a word of the same space. */
+	/* A requeue may concurrently move a claimed waiter to another word in the same space. */
 	name->offset = READ_ONCE(key->offset);
 	if (key->space & MEMWAIT_KEY_SHARED) {
 		inode = ((struct address_space *)(unsigned long)
@@ -73,7 +73,7 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
  *
  * Context: any but interrupts.
  *
- * Return: the key of the notified word, or else of the first word.
+ * Return: the key of the notified word or, if no word was notified, of the first word.
  */
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 {

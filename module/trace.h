@@ -22,7 +22,7 @@
 
 /**
  * struct memwait_name - name of a word outside the kernel
- * @ino: the file's inode; for a private word the process, or 0 if it has ended or is not known
+ * @ino: the file's inode; for a private word the PID, or 0 if the process has ended or is not known
  * @offset: byte offset in the file; for a private word the address
  * @dev: the file's device; for a private word 0
  */

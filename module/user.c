@@ -18,10 +18,10 @@
 unsigned long memwait_limits[MEMWAIT_LIMITS] = { [0 ... MEMWAIT_LIMITS - 1] = ULONG_MAX };
 
 /*
- * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 200
- * bytes, a context with its file and a cached pin 820 bytes, an identity 280 bytes, a cached wait
- * 200 bytes, and a record of an interrupted thread 100 bytes; a wait with MEMWAIT_OWNED takes 88
- * bytes more. At the limits, these together take about a twentieth of the memory. In addition, a
+ * The default limit is one per 2^n bytes of memory. On a 64-bit kernel a wait with a deadline takes
+ * 200 bytes, a context with its file and a cached pin 820 bytes, an identity 280 bytes, a cached
+ * wait 200 bytes, and a record of an interrupted thread 100 bytes; a wait with MEMWAIT_OWNED takes
+ * 88 bytes more. At the limits, these together take about a twentieth of the memory. In addition, a
  * pin may be the last reference to 1.6 KiB of a closed file plus its contents, or to up to 12 KiB
  * of a dead process. Because each pin counts as MEMWAIT_PIN_WAITS waits, these take up to another
  * twelfth. A record of an interrupted thread also holds the thread's struct pid. Each new record
@@ -117,7 +117,7 @@ static int memwait_user_cmp_node(struct rb_node *new, const struct rb_node *node
 	return memwait_user_cmp(&memwait_user_at(new)->uid, node);
 }
 
-/* Gets the user with an id. If there is none, adds and gets @new, unless that is NULL. */
+/* Gets the user with a uid. If there is none, adds and gets @new, unless @new is NULL. */
 static struct memwait_user *memwait_user_find(kuid_t uid, struct memwait_user *new)
 {
 	struct memwait_user *user = new;
@@ -174,7 +174,7 @@ struct memwait_user *memwait_user_get(void)
 
 /**
  * memwait_user_next() - describe the user with the next uid
- * @least: the least uid to consider
+ * @least: the lowest uid to consider
  * @usage: set to the usage of the first user from @least on
  *
  * Context: process context.
@@ -218,7 +218,7 @@ void memwait_user_put(struct memwait_user *user)
 	enum memwait_resource i;
 	bool last;
 
-	/* Like refcount_dec_and_lock(), which cannot take a raw lock. */
+	/* Like refcount_dec_and_lock(), which does not support raw locks. */
 	if (refcount_dec_not_one(&user->refs))
 		return;
 	raw_spin_lock(&memwait_users_lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Users, their use of resources, and its limits: see user.c. */
+/* Users, the resources that they use, and the limits: see user.c. */
 #ifndef MEMWAIT_USER_H
 #define MEMWAIT_USER_H
 
@@ -23,7 +23,7 @@ enum memwait_resource {
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_CACHED_WAITS,	/* ended waits cached for reuse */
-	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
+	MEMWAIT_LIMITS,		/* number of resources that have their own limit */
 	/* Words in the records of interrupted threads; MEMWAIT_WAITS has the limit. */
 	MEMWAIT_POSITIONS = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
@@ -80,7 +80,7 @@ void memwait_user_init(work_func_t reap, work_func_t put_pins);
  *
  * Context: any.
  *
- * Return: false if the charge would exceed the limit; then nothing is charged.
+ * Return: false if the charge would exceed the limit; nothing is charged then.
  */
 static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
 				       unsigned long n)

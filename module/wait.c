@@ -4,8 +4,8 @@
  *
  * A wait for one word is on the thread's stack. The change of memwait_group.claimed from 0 ends the
  * wait. A counted notify takes precedence over a timeout and a signal: a thread whose wait a notify
- * has claimed returns MEMWAIT_OK. Before that, the thread waits at most for the bucket's lock, if
- * the notifier still holds it: see (C) at the top of queue.c.
+ * has claimed returns MEMWAIT_OK. Before it returns, the thread waits at most until the notifier
+ * has dropped the bucket's lock: see (C) at the top of queue.c.
  */
 #include <linux/sched/prio.h>
 #include <linux/sched/stat.h>
@@ -18,7 +18,10 @@
 #include "scan.h"
 #include "trace.h"
 
-/* noinline, here and below: an untraced wait must not pay for tracing, nor read the clock. */
+/*
+ * noinline, here and below: without tracing, a wait must not pay for tracing, and must not read the
+ * clock.
+ */
 static noinline u64 memwait_wait_begins(const struct memwait_group *group)
 {
 	u32 i;
@@ -103,8 +106,8 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	memwait_group_leave(group, nr);
 
 	/*
-	 * An owner's death need not be passed on: if there are more waiters, the word now watches
-	 * this thread.
+	 * The death of an owner need not be passed on: if there are other waiters, the word now
+	 * watches this thread.
 	 */
 	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
 		ret = MEMWAIT_OWNER_DIED;
@@ -235,7 +238,7 @@ int memwait_ioc_wait_any(const struct memwait_wait_any *any, struct memwait_wait
 		return -EINVAL;
 	if (!nr || nr > MEMWAIT_GROUP_MAX)
 		return -EINVAL;
-	/* Probe now: after the wait it would be too late to fail. */
+	/* Probe the address now, because after the wait it is too late to fail. */
 	if (put_user(any->index, &user->index))
 		return -EFAULT;
 
@@ -308,9 +311,9 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  * @user: its user address
  * @context: the caller's context
  *
- * The notify happens once, even if the system call is restarted after a signal, because the
- * caller's state is MEMWAIT_NOTIFIED then. A restarted call sets the state to 0 before the wait, so
- * that a wait that is not restarted again writes nothing afterwards.
+ * The notify happens once, even if the system call is restarted after a signal, because the state
+ * in the caller's struct is then MEMWAIT_NOTIFIED. A restarted call sets the state to 0 before the
+ * wait, so that a wait that is not restarted again writes nothing afterwards.
  *
  * Context: process context, sleeps.
  *

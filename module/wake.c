@@ -19,8 +19,8 @@
  * lock on which the reader would block. With PREEMPT_RT the reader is woken immediately; if the
  * reader preempts the notifier, the reader blocks on the notifier's locks, and the notifier
  * inherits the reader's priority. As many readers are woken as there are completions, and no reader
- * depends on another reader. A reader that has seen .woken set no longer needs the lock, because of
- * the release and the acquires (F).
+ * has to wait for another reader. A reader that has seen .woken set no longer needs the lock,
+ * because of the release and the acquires (F).
  *
  * All other wake-ups wake the first reader (.first_reader, under RCU, so that a timer can do this),
  * and leave it in the list. That reader leaves the list by itself if there is something to read. A
@@ -28,11 +28,11 @@
  * because of a signal, and also checks again. A reader whose second check finds completions or .due
  * wakes the first reader that is still blocked. read.pml models this.
  *
- * A step wakes the pollers of a context once for all completions that the step added there, without
- * holding a queue's or context's lock. A later step of the same call (.woken_by) does not wake the
- * pollers again, unless a reader has looked at the completions since. Such a reader takes only
- * completions that it has seen, and may sleep afterwards, because a read of fewer than 16 shows
- * that none are left.
+ * A step wakes the pollers of a context once for all completions that the step has added to the
+ * context, without holding a queue's or context's lock. A later step of the same call (.woken_by)
+ * does not wake the pollers again, unless a reader has looked at the completions since. Such a
+ * reader takes only completions that it has seen, and may sleep afterwards, because a read of fewer
+ * than 16 shows that none are left.
  *
  * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
  * disabled, as for an eventfd. Therefore a context with more than one poller ends the step.
@@ -56,8 +56,9 @@ u64 memwait_new_call(void)
 }
 
 /*
- * Takes a blocked reader out of the list. From then on no other thread will wake the reader. With
- * PREEMPT_RT the notifier may be preempted before the end of its step, so the reader is woken here.
+ * Takes a blocked reader out of the list. Afterwards no other thread will wake the reader. With
+ * PREEMPT_RT the notifier may be preempted before the end of its step, so the reader is woken in
+ * this function.
  */
 static void memwait_wakes_add_reader(struct memwait_wakes *wakes, struct memwait_context *context,
 				     struct memwait_reader *reader)
@@ -105,7 +106,7 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 		return;
 	refcount_inc(&context->refs);
 	wakes->contexts[wakes->nr_contexts++] = context;
-	/* The result may be stale immediately, as it would be with the lock. */
+	/* The result may be stale immediately, as it would be if the lock were held. */
 	wakes->crowded = data_race(!list_is_singular(&context->completions.pollers.head));
 	/* The call may reach this context again in another step. */
 	if (unlikely(wakes->crowded) && !wakes->call) {

@@ -18,9 +18,9 @@
  * @looked: waiters examined
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
- * @crowded: the last of @contexts has more than one poller
- * @tasks: claimed threads, and readers of contexts with new completions; a reference to each
- * @contexts: contexts with new completions and with pollers, a reference to each
+ * @crowded: the last context in @contexts has more than one poller
+ * @tasks: claimed threads, and readers of contexts with new completions, with a reference to each
+ * @contexts: contexts with new completions and with pollers, with a reference to each
  */
 struct memwait_wakes {
 	u64 call;
@@ -48,8 +48,8 @@ struct memwait_reader {
 
 /**
  * struct memwait_completions - the completions of a context, their readers and pollers
- * @list: completions, oldest first, by &memwait_async_waiter.node; entries leave or rejoin the head
- *	only under @read_lock or when the context ends
+ * @list: completions, oldest first, by &memwait_async_waiter.node; entries leave the head of the
+ *	list, or rejoin it there, only under @read_lock or when the context ends
  * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
  * @nr: length of @list; poll and read load it without the lock
  * @due: set when a timer fires; cleared by a check that finds no passed deadline; not protected

@@ -15,8 +15,8 @@
  *	the last such waiter leaves	no owner
  *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each word that watches the owner gets
- * MEMWAIT_OWNER_DIED, and the word watches that waiter from then on. If that waiter waits again, it
- * joins the end of the queue. This covers the death of
+ * MEMWAIT_OWNER_DIED, and the word then watches that waiter. If that waiter waits again, it joins
+ * the end of the queue. This covers the death of
  *
  *	- an owner that holds the lock, or is between its store and its notify;
  *	- a woken waiter, before or after it changes the word.
@@ -29,9 +29,10 @@
  * An end is not a death. A thread that calls exit(2), or gives up its id, has left every function
  * that uses a word. No word needs a further step of this thread, and the thread owns only words
  * that name it. Therefore its end is reported only to words that watch it as their owner, and to
- * 64-bit words that watch it as a woken waiter, because these may name it by now (.may_be_named).
- * All other words just stop watching it. A signal handler may call exit_group(2) or execve(2) in
- * the middle of such a function, so these calls are deaths. The close of a context is also a death.
+ * 64-bit words that watch it as a woken waiter, because these words may now name it
+ * (.may_be_named). All other words just stop watching it. A signal handler may call exit_group(2)
+ * or execve(2) in the middle of such a function, so these calls are deaths. The close of a context
+ * is also a death.
  *
  * The first MEMWAIT_OWNED waiter of a word stores what the word watches. When that waiter leaves,
  * the next such waiter takes this over, so neither joining nor moving allocates memory.
@@ -145,8 +146,8 @@ static void memwait_watch_add(struct memwait_owned *first, struct memwait_identi
 /*
  * Makes the word of a first waiter watch an owner. The owner must be protected by RCU, or be alive.
  * @waiter: the identity of the waiter that causes this. @may_be_named: the word may name the owner,
- * so that an end of the owner must be reported as well. Returns false if the owner is dead; the
- * word then watches the same owner as before.
+ * so the end of the owner must be reported as well. Returns false if the owner is dead; the word
+ * then watches the same owner as before.
  *
  * Any user can name an owner in any number of waits. The death is therefore reported first to the
  * words of the owner's own user (by a dying process only to those), and then to words of the other
@@ -183,7 +184,9 @@ static bool memwait_watch(struct memwait_owned *first, struct memwait_identity *
 		return alive;
 	}
 
-	/* One step, because the word must still watch the old owner if the new owner dies now. */
+	/*
+	 * Both locks are held: if the new owner has died, the word must still watch the old owner.
+	 */
 	lower = min(old, identity);
 	upper = max(old, identity);
 	spin_lock(&lower->lock);
@@ -208,7 +211,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
 {
 	struct memwait_owned *owned = memwait_owned_of(waiter);
 
-	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
+	/* The identity is alive: its thread or context cannot end before the waiter is dequeued. */
 	if (!list_empty(&owned->others))
 		memwait_watch(memwait_watch_find(waiter->bucket, &waiter->word.key),
 			      owned->identity, owned->identity, owned->wide);
@@ -270,7 +273,7 @@ bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait
 	return alive;
 }
 
-/* The first waiter of a word leaves; from now on the next waiter stores what the word watches. */
+/* The first waiter of a word leaves; the next waiter then stores what the word watches. */
 static void memwait_watch_replace(struct memwait_owned *next, struct memwait_owned *first)
 {
 	struct memwait_identity *identity = first->watched;
@@ -363,8 +366,8 @@ struct memwait_owned *memwait_watch_lock(struct memwait_identity *identity, bool
 			return first;
 		/*
 		 * Otherwise the word that was first has stopped watching, or another thread has
-		 * reported the death to the user whose turn it was. In both cases the tree got
-		 * smaller.
+		 * reported the death to the user whose turn it was. In both cases the tree has
+		 * become smaller.
 		 */
 		if (locked) {
 			__acquire(&locked->lock);	/* sparse cannot follow this */

@@ -3,7 +3,7 @@
  * Words, expected values and deadlines, as user space passes them.
  *
  * The key of a word in a shared mapping of a regular file is *(address_space, byte offset)*: all
- * processes that map the word share one queue, at whatever address they map it. The key of any
+ * processes that map the word share one queue, whatever address they map it at. The key of any
  * other word is *(mm, address)*. With MEMWAIT_PRIVATE the caller promises that no other address
  * space uses the word, and the kernel looks up no mapping.
  *
@@ -17,9 +17,9 @@
  *
  * A referenced object must not reference a memwait context; otherwise neither the object nor the
  * context would ever be freed. A regular file cannot reference a context. Files of devices and of
- * anonymous inodes might reference a context (an io_uring can register one), and are refused. Files
- * that map another file's pages (Coda's) are also refused, because only the open file prevents
- * umount of the other file's file system.
+ * anonymous inodes might reference a context (an io_uring can register a context's file), and are
+ * refused. Files that map another file's pages (Coda's) are also refused, because only the open
+ * file prevents umount of the other file's file system.
  */
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -48,7 +48,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP))
 		return -EOPNOTSUPP;
 
-	/* Not VM_SHARED, which is clear if the file was opened read-only. */
+	/* Do not check VM_SHARED, which is clear if the file was opened read-only. */
 	if (!(vma->vm_flags & VM_MAYSHARE) || !vma->vm_file) {
 		memwait_word_set_private(word, address);
 		return 0;
@@ -71,12 +71,13 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
  * @addr: address of the word in the caller's address space, aligned
  * @flags: MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
  *
- * Context: process context of the caller, may sleep. Takes the vma's lock or mmap_lock for
- * reading; neither with MEMWAIT_PRIVATE.
+ * Context: process context of the caller, may sleep. Takes the vma's lock or mmap_lock for reading,
+ * except with MEMWAIT_PRIVATE.
  *
  * Return:
  * * 0
- * * -EFAULT: no such user address, or, without MEMWAIT_PRIVATE, no accessible mapping there
+ * * -EFAULT: no such user address, or, without MEMWAIT_PRIVATE, no accessible mapping at this
+ *   address
  * * -EOPNOTSUPP: a mapping of a device, of an anonymous inode's file, or of another file's pages
  * * -EINTR: the task is being killed
  */
@@ -162,7 +163,7 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
  *
  * Context: process context of the caller.
  *
- * Return: the host time; KTIME_MAX (in 292 years) means never.
+ * Return: the host time; KTIME_MAX (292 years after time 0) means never.
  */
 ktime_t memwait_expires(u64 deadline, u32 flags)
 {

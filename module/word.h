@@ -28,7 +28,7 @@ struct memwait_key {
  * struct memwait_word - a key with the reference that keeps it valid
  * @key: the word's key
  * @file: for a system call or a blocked thread: the file of a shared mapping; %NULL for a private
- *	word, and after the file was put. Put with memwait_word_put()
+ *	word, and after the file has been put. Put with memwait_word_put()
  * @pin: for an async wait: put with memwait_pin_put()
  *
  * The reference is to an open file, not to an inode, so that umount gets EBUSY.
@@ -122,7 +122,7 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
-/* Puts the file of a word, if the word still has a file. */
+/* Puts the file of a word, if the word has a file that was not put yet. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
 	if (word->file)
@@ -130,7 +130,7 @@ static inline void memwait_word_put(struct memwait_word *word)
 	word->file = NULL;
 }
 
-/* Orders keys. Returns less than 0, 0, or more. */
+/* Orders keys. Returns a value below, equal to or above 0. */
 static __always_inline int memwait_key_cmp(const struct memwait_key *a, const struct memwait_key *b)
 {
 	if (a->offset != b->offset)
