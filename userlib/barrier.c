@@ -8,7 +8,7 @@
  *		generation is the value of the lower half when the generation began. Waiters sleep
  *		on the lower half
  *
- * The half that waiters sleep on grows in steps of eight. Its lower three bits are:
+ * The half on which waiters sleep grows in steps of eight. Its lower three bits are:
  *
  *	ANNOUNCED	the previous generation is not woken yet. Private: nor has it met
  *	BROKEN		the waiters of this generation fail
@@ -16,37 +16,36 @@
  *			finishes the reset that has set BROKEN
  *
  * Invariants:
- *	Shared: the generation is changed in one step, by the thread that finds all present, or by a
- *	reset.
- *	Private: the number of arrivals is below the barrier's count, because the last participant
- *	does not add itself; except after the generation was called off. It is 0 while ANNOUNCED is
- *	set.
- *	Shared: the lower half never decreases, because a waiter could otherwise find the value
- *	again that it saw. Since the generation began, it has grown by at least the number of
- *	arrivals. No participant passes while ANNOUNCED is set.
- *	While ANNOUNCED is set, no thread arrives and, at a shared barrier, no thread gives up.
- *	No thread arrives, takes its arrival back or falls asleep while BROKEN is set, and no
- *	generation begins except by (7) and (8).
+ *	Shared: the generation is changed in one step, by the thread that finds all participants
+ *	present, or by a reset. Private: the number of arrivals is below the barrier's count,
+ *	because the last participant does not add itself; the only exception is a generation that
+ *	was called off. The number is 0 while ANNOUNCED is set. Shared: the lower half never
+ *	decreases, because otherwise a waiter could find the value that it saw earlier once more.
+ *	Since the generation began, the lower half has grown by at least the number of arrivals. No
+ *	participant passes while ANNOUNCED is set. While ANNOUNCED is set, no thread arrives and, at
+ *	a shared barrier, no thread gives up. No thread arrives, withdraws its arrival or falls
+ *	asleep while BROKEN is set, and no generation begins except by (7) and (8).
  *
- * A waiter that gives up takes its arrival back, unless the generation is over.
+ * A waiter that gives up withdraws its arrival, unless the generation is over.
  *
- * Private barriers. A thread that comes when all others have arrived does:
+ * Private barriers. A thread that arrives when all others have arrived takes two steps:
  *
  *	(i) the next generation, ANNOUNCED
  *	(ii) in one system call: clear ANNOUNCED, and wake all
  *
- * The thread that clears ANNOUNCED in (ii) is the last to arrive, and passes. Until then (i) only
- * means that all participants but one have arrived. They continue to wait; if one of them gives up,
- * it restores their generation, with one arrival less. If (ii) fails, or finds nothing to clear,
- * its caller has not arrived. The caller may be late, and clear the ANNOUNCED of a later
- * generation: then it is the last to arrive in that generation.
+ * The thread that clears ANNOUNCED in (ii) is the last to arrive, and passes the barrier. Until
+ * then (i) only means that all participants but one have arrived. These participants continue to
+ * wait; if one of them gives up, it restores their generation, with one arrival fewer. If (ii)
+ * fails, or finds nothing to clear, its caller does not count as arrived. The caller may be late,
+ * and clear ANNOUNCED for a later generation; it is then the last to arrive in that generation.
  *
  * If an abort comes between (i) and (ii), the first waiter that sees it calls the generation off:
  * in one step it clears ANNOUNCED, and sets the number of arrivals to the barrier's count. (ii)
- * comes before that step, or finds nothing to clear. So either all have met, or all fail.
+ * comes before that step, or finds nothing to clear. Therefore either all have met, or all fail.
  *
- * Shared barriers. A waiter that dies no longer counts. So the number of arrivals is an upper
- * bound: when it reaches the barrier's count, the caller asks the kernel how many waiters sleep:
+ * Shared barriers. A waiter that dies no longer counts. Therefore the number of arrivals is an
+ * upper bound: when it reaches the barrier's count, the caller asks the kernel how many waiters
+ * sleep:
  *
  *	(1) add one: to arrive, to repeat (3), and to give up
  *	(2) fewer than all: sleep while the lower half is unchanged
@@ -58,38 +57,43 @@
  *
  * If two threads are in (3), the thread that did (1) later has changed the value that the earlier
  * thread saw. Either the earlier thread was already asleep, and is counted in (3), or it does not
- * go to sleep, and comes back to (1). So one of the two finds that all have arrived. The lower half
- * grows faster than arrivals do, which is harmless for up to 2^29 steps.
+ * go to sleep, and repeats (1). Therefore one of the two finds that all have arrived. The lower
+ * half grows faster than arrivals do, which is harmless for up to 2^29 steps.
  *
- * No more threads than the barrier's count may use the barrier at a time: no thread can find out
- * which of the threads that are about to sleep were counted as asleep by others. Surplus threads
- * would all pass in (4).
+ * No more threads than the barrier's count may use the barrier at the same time: a thread cannot
+ * find out which of the threads that are about to sleep were counted as asleep by others, and any
+ * additional threads would all pass in (4).
  *
- * Any change by another thread makes the compare-and-swap of (4) fail, and everything is repeated.
+ * Any change by another thread makes the compare-and-swap in (4) fail, and the thread repeats all
+ * steps.
  *
- * If the caller dies between (4) and (5), all others sleep, as if it had not arrived. A thread that
- * arrives instead does (5) and passes with them. A waiter that gives up does the same, because it
- * has met the others. The thread that clears ANNOUNCED counts as the one that found all present. If
- * (5) fails, the generation is taken back, and the caller has not arrived. A caller that was
- * delayed before (5) may, after a reset, clear the ANNOUNCED of a later generation: then no thread
- * of that generation gets MEMWAIT_BARRIER_SERIAL_THREAD.
+ * If the caller dies between (4) and (5), all others continue to sleep, as if the caller had not
+ * arrived. A thread that arrives in its place does (5) and passes with the others. A waiter that
+ * gives up does the same, because it has met the others. The thread that clears ANNOUNCED counts as
+ * the thread that found all present. If (5) fails, the old generation is restored, and the caller
+ * does not count as arrived. A caller that was delayed before (5) may, after a reset, clear
+ * ANNOUNCED for a later generation; then no thread of that generation gets
+ * MEMWAIT_BARRIER_SERIAL_THREAD.
  *
- * An abort sets BROKEN and ABORTED, and wakes all, in one system call: a kill cannot split it, but
- * others may see BROKEN before all are woken. A reset does the same with BROKEN alone, and then:
+ * An abort sets BROKEN and ABORTED, and wakes all waiters, in one system call: a kill cannot split
+ * the call, but other threads may see BROKEN before all waiters have been woken. A reset does the
+ * same with BROKEN alone, and then:
  *
  *	(7) wakes all; @epoch: becomes the generation that will begin
  *	(8) the state: that generation begins, and BROKEN and ABORTED are cleared
  *
- * A waiter that the reset wakes may come again before (8), and the caller of the reset may die
- * before (8): so a newcomer does (7) and (8) itself, unless ABORTED is set. A reset whose
- * generation is over has nothing left to do: if BROKEN is set then, a later call has set it.
+ * A waiter that the reset wakes may arrive again before (8), and the caller of the reset may die
+ * before (8). Therefore a newcomer does (7) and (8) itself, unless ABORTED is set. A reset whose
+ * generation is over has nothing left to do: if BROKEN is set at that time, a later call has set
+ * it.
  *
  * No waiter sleeps from (7) to (8): another abort may still be about to wake the waiters of the
  * broken generation, but threads of the new generation must not find them asleep.
  *
- * A waiter that finds another generation has met the others, or its own generation has ended by a
- * reset: then @epoch is not what it was when the waiter arrived. If all had met before the reset,
- * the waiter fails nevertheless. A waiter that finds its own generation, and BROKEN, has failed.
+ * A waiter that finds another generation has either met the others, or its own generation has been
+ * ended by a reset; in the second case @epoch has changed since the waiter arrived. If all had met
+ * before the reset, the waiter fails nevertheless. A waiter that finds its own generation, and
+ * BROKEN, has failed.
  *
  *	waiter					reset, or a newcomer
  *	load the state, without BROKEN (a)	load @epoch (f)
@@ -100,14 +104,14 @@
  *	load @epoch
  *
  * (a) and (e) acquire what (d) releases: the new @epoch. A waiter that finds a new @epoch with an
- * old state cannot take its arrival back, and looks again: (e). (c) acquires what (b) releases: (7)
+ * old state cannot withdraw its arrival, and looks again: (e). (c) acquires what (b) releases: (7)
  * comes after the waiter's first load of @epoch. Because (b) finds the state of (a), no reset is
  * between them.
  *
  * If several threads do (7) and (8) from one state, each sets @epoch to the same value in (7). (f)
- * acquires what (g) releases: the state of (c) does not belong to an epoch before that of (f). So
- * (7) never takes @epoch back: a thread that is late fails in (7), or changes nothing there, and
- * then fails in (8).
+ * acquires what (g) releases: the state of (c) does not belong to an epoch before that of (f).
+ * Therefore (7) never sets @epoch back: a thread that is late either fails in (7), or changes
+ * nothing in (7) and then fails in (8).
  */
 #include <string.h>
 
@@ -123,7 +127,7 @@ struct barrier {
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
 
-/* Bits of the half that waiters sleep on. */
+/* Bits of the half on which waiters sleep. */
 #define ANNOUNCED	1U
 #define BROKEN		2U
 #define ABORTED		4U
@@ -151,7 +155,7 @@ static bool is_valid(const struct barrier *barrier)
 				   MEMWAIT_PRIVATE);
 }
 
-/* Returns 0, or the error of a call that can do nothing. */
+/* Returns 0; otherwise the caller must do nothing, and return this error. */
 static int why_not(const struct barrier *barrier)
 {
 	return is_valid(barrier) ? memwait_need_device() : EINVAL;
@@ -162,7 +166,7 @@ static bool is_private(const struct barrier *barrier)
 	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
 
-/* The half that waiters sleep on. */
+/* The half on which waiters sleep. */
 static uint32_t slept_on(const struct barrier *barrier, uint64_t state)
 {
 	return is_private(barrier) ? generation_of(state) : (uint32_t)state;
@@ -180,7 +184,7 @@ static bool has(const struct barrier *barrier, uint64_t state, uint32_t bits)
 	return slept_on(barrier, state) & bits;
 }
 
-/* A new generation, without arrivals. */
+/* Returns a new generation, without arrivals. */
 static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
 {
 	uint32_t begins = (slept_on(barrier, state) | (STEP - 1)) + 1;
@@ -188,14 +192,17 @@ static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
 	return (uint64_t)begins << 32 | (is_private(barrier) ? 0 : begins);
 }
 
-/* A new generation, without arrivals and with ANNOUNCED set. */
+/* Returns a new generation, without arrivals and with ANNOUNCED set. */
 static uint64_t next_announced(const struct barrier *barrier, uint64_t state)
 {
 	return new_generation(barrier, state) |
 	       (is_private(barrier) ? (uint64_t)ANNOUNCED << 32 : ANNOUNCED);
 }
 
-/* The state after one arrival; at a private barrier, if it would be the last arrival: (i). */
+/*
+ * Returns the state after one more arrival; at a private barrier, if this is the last arrival, the
+ * state after (i).
+ */
 static uint64_t one_more(const struct barrier *barrier, uint64_t state)
 {
 	/* Only the lower half changes; it wraps. */
@@ -204,7 +211,7 @@ static uint64_t one_more(const struct barrier *barrier, uint64_t state)
 	return (uint32_t)state + 1 < barrier->count ? state + 1 : next_announced(barrier, state);
 }
 
-/* The state after a thread of @generation has given up. */
+/* Returns the state after a thread of @generation has given up. */
 static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
 	if (!is_private(barrier))
@@ -214,7 +221,7 @@ static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t
 	return (uint64_t)generation << 32 | (barrier->count - 2);
 }
 
-/* An upper bound of the number of arrivals. */
+/* Returns an upper bound on the number of arrivals. */
 static uint32_t arrived(uint64_t state)
 {
 	return ((uint32_t)state - generation_of(state)) / STEP;
@@ -264,8 +271,8 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 }
 
 /*
- * @how: BROKEN, with or without ABORTED. Stores in *@was the value that waiters slept on. Touches
- * nothing afterwards: the threads that it wakes may free the barrier.
+ * @how: BROKEN, with or without ABORTED. Stores in *@was the value on which waiters slept. Touches
+ * nothing afterwards, because the threads that it wakes may free the barrier.
  */
 static int break_it(struct barrier *barrier, uint32_t how, uint32_t *was)
 {
@@ -287,7 +294,7 @@ int memwait_barrier_abort(memwait_barrier_t *public_barrier)
 }
 
 /*
- * (7) and (8), unless the generation that @was belongs to is over, or a bit of @until is set.
+ * Does (7) and (8), unless the generation to which @was belongs is over, or a bit of @until is set.
  * Returns 0 or an error.
  */
 static int mend(struct barrier *barrier, uint32_t was, uint32_t until)
@@ -361,14 +368,15 @@ int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *cou
 }
 
 /*
- * For a newcomer: loads a @state to arrive in. Returns 0; EPIPE; or the error of finishing a reset.
+ * For a newcomer: loads a @state in which the newcomer can arrive. Returns 0; EPIPE; or an error
+ * from finishing a reset.
  */
 static int load_state(struct barrier *barrier, struct memwait_round *round, uint64_t *state)
 {
 	int ret;
 
 	for (;;) {
-		/* acquire: (a); and the work of threads that have arrived before */
+		/* acquire: (a); and the work of threads that have already arrived */
 		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 		round->generation = generation_of(*state);
 		round->epoch = epoch_of(barrier);
@@ -384,7 +392,8 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 
 /*
  * Wakes the generation that was ANNOUNCED in @state: (5), or (ii). Returns
- * MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has woken it, or has taken it back; or an error.
+ * MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has woken the generation, or has restored the
+ * previous one; or an error.
  */
 static int wake_announced(struct barrier *barrier, uint64_t state)
 {
@@ -400,7 +409,10 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
 }
 
-/* Whether @generation has not met: its threads wait, or it is called off. */
+/*
+ * Whether the threads of @generation have not met: they are waiting, or the generation was called
+ * off.
+ */
 static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
 	uint32_t past = (generation_of(state) & ~(BROKEN | ABORTED)) - generation;
@@ -412,8 +424,8 @@ static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t gene
 
 /*
  * Called by a thread that has arrived. Returns MEMWAIT_OP_WAITS, and the @state, if its generation
- * is not over. Otherwise returns 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and are woken;
- * EPIPE; or an error, and they have not met.
+ * is not over. Otherwise returns 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and have been
+ * woken; EPIPE; or an error: they have not met.
  */
 static int look_for_end(struct barrier *barrier, const struct memwait_round *round, uint64_t *state)
 {
@@ -471,7 +483,9 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 	return false;
 }
 
-/* Like withdraw(). Returns @reason, or, if it is too late, the result of the generation. */
+/*
+ * Like withdraw(). Returns @reason or, if it is too late to give up, the result of the generation.
+ */
 static int give_up(struct barrier *barrier, const struct memwait_round *round, int reason)
 {
 	uint64_t state;
@@ -486,16 +500,16 @@ static int give_up(struct barrier *barrier, const struct memwait_round *round, i
 }
 
 /*
- * Delays a waiter before it repeats (1), which prevents others from sleeping. The delay grows, and
- * differs between the threads of all processes. Returns whether it waited; the caller must then
- * look at the state again first.
+ * Delays a waiter before it repeats (1), because (1) prevents others from sleeping. The delay
+ * grows, and differs between the threads of all processes. Returns whether the thread has waited;
+ * if so, the caller must first look at the state again.
  */
 static bool back_off(int *tries)
 {
 	uint32_t n = (uint32_t)*tries / 2, i;
 	struct memwait_deadline now;
 
-	/* On one processor no two threads repeat (1) at the same time. */
+	/* On one CPU no two threads repeat (1) at the same time. */
 	if ((*tries)++ % 2 || !memwait_may_spin())
 		return false;
 	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);
@@ -506,9 +520,9 @@ static bool back_off(int *tries)
 }
 
 /*
- * At a shared barrier, after arriving; @has_come: the caller's (1) made @state. Returns 0: all have
- * met; MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and the caller found that out;
- * MEMWAIT_OP_WAITS: sleep; or an error.
+ * At a shared barrier, after arriving; @has_come: the caller's (1) has resulted in @state. Returns
+ * 0: all have met; MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and the caller was the first to
+ * find this out; MEMWAIT_OP_WAITS: sleep; or an error.
  */
 static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t state, bool has_come)
 {
@@ -618,7 +632,7 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return give_up(barrier, round, ret);
 }
 
-/* The result at a barrier with a count of 1. */
+/* Returns the result at a barrier with a count of 1. */
 static int be_alone(struct barrier *barrier)
 {
 	struct memwait_round round;
@@ -659,8 +673,8 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 	(void)outcome;
 	/*
-	 * If it is too late at a shared barrier, the thread that has found all present wakes the
-	 * others.
+	 * At a shared barrier, if it is too late to withdraw, the thread that found all present
+	 * wakes the others.
 	 */
 	if (is_private(barrier))
 		give_up(barrier, &op->round, ECANCELED);

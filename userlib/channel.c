@@ -22,9 +22,9 @@
  * capacity. This distinguishes a full ring from an empty ring, and a waiter that is delayed between
  * (1) and (3) below does not mistake a later position for the position that it saw.
  *
- * Death. Advancing a position is one atomic operation, in which the transfer happens. So the lock
- * of a dead process is taken over without any repair. The item that the process was copying is
- * lost, but no slot is.
+ * Death. Advancing a position is one atomic operation, in which the transfer happens. Therefore the
+ * lock of a dead process can be taken over without any repair. The item that the process was
+ * copying is lost, but its slot is not.
  *
  *	waiter					the other side
  *	(1) arm: set ARMED			(1) write or read the item
@@ -37,54 +37,56 @@
  * notifies by one system call, so no death separates the two. If a notified waiter dies before it
  * has transferred an item, the kernel wakes the next waiter (MEMWAIT_OWNED, see internal.h).
  *
- * (3) saves one notify for each item of a stream: a notified waiter arms again before it sleeps
+ * (3) saves one notify for each item in a stream: a notified waiter arms again before it sleeps
  * again. ARMED may be cleared if the notify woke no waiter, or woke the only waiter: then each
  * waiter that armed before (2) has the old position, and does not sleep. The clear is a
- * compare-and-swap that must fail if a waiter has armed since (2). Arming writes the stamp for that
- * purpose: if the stamp at (2) is not that of the new position, arming at the new position changes
- * the stamp, and the stamp cannot change back while the other side holds its lock. If this thread
- * dies before (3), the next change clears ARMED.
+ * compare-and-swap that must fail if a waiter has armed since (2). For that purpose arming writes
+ * the stamp: if the stamp at (2) is not that of the new position, arming at the new position
+ * changes the stamp, and the stamp cannot change back while the other side holds its lock. If this
+ * thread dies before (3), the next change clears ARMED.
  *
- * ARMED may be set needlessly: a notify of one waiter does not show whether more waiters sleep.
+ * ARMED may be set although no waiter sleeps: a notify of one waiter does not show whether there
+ * are more sleepers.
  *
- * If two notifies wake two waiters, the kernel watches only the second, see internal.h. So a thread
- * that has transferred an item, finds ARMED set, and leaves something for another waiter, notifies
- * that waiter.
+ * If two notifies wake two waiters, the kernel watches only the second, see internal.h. Therefore,
+ * if a thread has transferred an item, finds ARMED set, and leaves something for another waiter, it
+ * notifies that waiter.
  *
  * CLOSED is set without a lock, at head and then at tail. Each store also wakes all waiters that
  * sleep on that word, in one step, so none of them continues to sleep. CLOSED at head decides: a
- * sender that holds the lock and has not seen CLOSED at head still sends. So a receiver that finds
- * the ring empty and CLOSED takes the senders' lock once: after that no item can come.
+ * sender that holds the lock and has not seen CLOSED at head still sends. Therefore a receiver that
+ * finds the ring empty and CLOSED takes the senders' lock once: after that no item can be sent.
  *
  * A thread may die between the two stores. Then senders that sleep on tail continue to sleep, as if
  * the thread had died before both: the ring is full, and they wait for a receiver. Each thread that
  * finds CLOSED only at head sets it at tail, so no thread has seen the channel closed while these
  * senders sleep.
  *
- * Without the device. A call that must notify, and cannot, does nothing: nothing was sent, received
- * or closed. A close that has set CLOSED only at head is completed as after a death. Two kinds of
- * sleepers may be left: waiters for a lock that was unlocked, and waiters behind a waiter that
- * gives up. OWED is set for them. The next call on either side wakes all waiters for a change of
- * the side with OWED, and all waiters for its lock.
+ * Without the device. A call that must notify, but cannot, has no effect: nothing was sent,
+ * received or closed. A close that has set CLOSED only at head is completed as after a death. Two
+ * kinds of sleepers may not have been woken: waiters for a lock that was unlocked, and waiters
+ * queued behind a waiter that gives up. OWED is set for these sleepers. The next call on either
+ * side wakes all waiters for a change of the side with OWED, and all waiters for its lock.
  *
  * A thread that holds a lock may be stopped. Operations, and try functions, never sleep for a lock:
  * an operation waits for the lock in its loop. The thread that should dispatch that loop may be
- * asleep, waiting for the same lock. So while operations are counted, a contended unlock wakes all
- * waiters for the lock, so that no thread depends on a loop. An operation that dies while it is
- * counted stays counted, which costs a system call for each contended unlock.
+ * asleep, waiting for the same lock. Therefore, while operations are counted, a contended unlock
+ * wakes all waiters for the lock, so that no thread depends on a loop. An operation that dies while
+ * it is counted stays counted, and each contended unlock then makes a system call.
  *
- * Destroy. A call that takes a free lock, and releases it while no thread waits for it, touches
- * nothing afterwards, so it suffices that destroy waits for the lock. Any other call is a user of
- * its side (users.c) as soon as it has to wait, finds waiters when it unlocks, or closes the
- * channel. So a call that is not a user makes no access outside the lock once it has acquired the
- * lock.
+ * Destroy. A call that takes a free lock, and releases it while no thread is waiting for it,
+ * touches nothing afterwards, so it is sufficient that destroy waits for the lock. Any other call
+ * is a user of its side (users.c) as soon as it has to wait, finds waiters when it unlocks, or
+ * closes the channel. Therefore a call that is not a user accesses nothing after it has released
+ * the lock.
  *
  *	caller with the lock			destroy
  *	(1) become a user, if others wait	(1) if a thread holds the lock, take and release it
  *	(2) release the lock			(2) wait until there is no user
  *	(3) leave: the last access
  *
- * A thread that takes the lock after destroy's (1) has waited for the lock, and is a user.
+ * A thread that takes the lock after destroy's (1) has waited for the lock, and is therefore a
+ * user.
  *
  * Lock order: receivers, senders.
  */
@@ -256,7 +258,7 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 
 	if (is_private(channel))
 		return memwait_lock_try(&side->lock.word);
-	/* Without a function call, except for the first call of a thread. */
+	/* Makes no function call, except in the first call by a thread. */
 	id = memwait_known_id();
 	return (id || memwait_owner(&id) >= 0) && memwait_owner_try(&side->lock.owned, id);
 }
@@ -285,7 +287,7 @@ static void unlock_contended(struct memwait_channel *channel, struct side *side)
 		owe(side);
 }
 
-/* The counterpart of lock_free(). An operation that waits has made the lock contended. */
+/* The counterpart of lock_free(). If an operation is waiting, it has made the lock contended. */
 static bool unlock_free(struct memwait_channel *channel, struct side *side)
 {
 	uint32_t was;
@@ -305,14 +307,14 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 }
 
 /*
- * Waits until no thread is within a call of this side. Returns 0; EBUSY: a thread waits for a
- * change of @other, or an operation has not ended, or users are presumed dead; or an error of the
+ * Waits until no thread is within a call on this side. Returns 0; EBUSY: a thread is waiting for a
+ * change of @other, or an operation has not ended, or users are presumed dead; or an error from the
  * device.
  */
 static int drain(struct memwait_channel *channel, struct side *side, struct side *other)
 {
 	const uint32_t kind = lock_kind(channel);
-	/* First wait for the users, which may be waiting for the lock. */
+	/* First wait for the users, which may themselves be waiting for the lock. */
 	int looks = 0, ret = memwait_users_drain(&side->users, event_word(other));
 
 	if (!ret && memwait_gate_look(&side->lock, kind)) {
@@ -342,10 +344,10 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 }
 
 /*
- * Makes up for wake-ups that have failed. If this fails too, OWED stays set. A thread that sets
- * OWED for a change in the meantime has also changed @event. A thread that sets OWED for the lock
- * has not changed it, and a waiter may have gone to sleep since: therefore the waiters for the lock
- * are woken a second time.
+ * Repeats wake-ups that have failed. If this also fails, OWED stays set. A thread that sets OWED
+ * for a change in the meantime has also changed @event. A thread that sets OWED for the lock has
+ * not changed it, and a waiter may have gone to sleep since: therefore the waiters for the lock are
+ * woken a second time.
  */
 static void wake_owed(struct memwait_channel *channel, struct side *side)
 {
@@ -487,7 +489,9 @@ static int set_closed(struct memwait_channel *channel, struct side *side)
 	return 0;
 }
 
-/* The caller found CLOSED at head. If setting it at tail fails, the next call sets it there. */
+/*
+ * The caller found CLOSED at head. If setting CLOSED at tail fails, the next call sets it at tail.
+ */
 static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 {
 	if (!(freed & CLOSED))
@@ -562,8 +566,8 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 	check(channel, filled);
 	MEMWAIT_INVARIANT(length <= channel->capacity);
 	/*
-	 * Without @wait the call continues and is not a user: no other thread may learn that it has
-	 * had the lock.
+	 * Without @wait the call continues and is not a user: no other thread may find out that
+	 * this thread has held the lock.
 	 */
 	if (!length && !wait)
 		return EAGAIN;
@@ -600,7 +604,8 @@ static int attempt_locked(struct memwait_transfer *wait, void *item)
 }
 
 /*
- * Returns 0; or EAGAIN, EPIPE, EBUSY, ETIMEDOUT or an error of the device: nothing was transferred.
+ * Returns 0; or EAGAIN, EPIPE, EBUSY, ETIMEDOUT or an error from the device: nothing was
+ * transferred.
  */
 static int attempt(struct memwait_transfer *wait, void *item)
 {
@@ -633,7 +638,7 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 				return ENOMEM;
 			next += WAITER;
 		}
-		/* acquire: the attempt that follows finds what was changed before */
+		/* acquire: the attempt that follows finds all earlier changes */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, next,
 							memory_order_acquire,
 							memory_order_relaxed));
@@ -658,8 +663,8 @@ static void leave(struct side *side)
 }
 
 /*
- * Ends a transfer with result @ret. A waiter that was notified, and fails before it has tried,
- * passes the notify on. The channel may be freed afterwards.
+ * Ends a transfer with result @ret. A waiter that was notified, but fails before it has tried to
+ * transfer an item, passes the notify on. The channel may be freed afterwards.
  */
 static int finish(struct memwait_transfer *wait, int ret)
 {
@@ -733,7 +738,7 @@ static uint32_t sleep_flags(const struct memwait_channel *channel)
 }
 
 /*
- * Transfers an item as soon as that is possible. @op: NULL for a thread. @outcome: of the wait that
+ * Transfers an item as soon as this is possible. @op: NULL for a thread. @outcome: of the wait that
  * has ended, or MEMWAIT_OP_BEGIN. Returns the result, or MEMWAIT_OP_WAITS.
  */
 static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *item,
@@ -766,8 +771,8 @@ static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *
 }
 
 /*
- * Checks the arguments of a call. A channel with items of another size is refused. Processes that
- * can write to the channel must not change its item size while it is used.
+ * Checks the arguments of a call. A channel with a different item size is refused. Processes that
+ * can write to the channel must not change its item size while it is in use.
  */
 static int check_call(const struct memwait_channel *channel, const void *item, size_t size)
 {
@@ -776,7 +781,7 @@ static int check_call(const struct memwait_channel *channel, const void *item, s
 	return size == channel->item_size ? 0 : EMSGSIZE;
 }
 
-/* Not inlined: a call that need not wait needs no state of a wait. */
+/* Not inlined: a call that need not wait needs no state for a wait. */
 __attribute__((__noinline__))
 static int transfer_slowly(struct memwait_channel *channel, void *item, bool sending,
 			   const struct memwait_deadline *deadline)
@@ -882,7 +887,7 @@ MEMWAIT_DEFINE_WAITS(channel, verb, (memwait_channel_t *object, item_t *item, si
 
 DEFINE_TRANSFER(send, const void, true, NULL)
 
-/* Sends the received item again, from the memory to which it was received. */
+/* Sends the received item again, from the memory into which it was received. */
 static int send_again(struct memwait_op *op)
 {
 	return op->outcome ? 0 : memwait_op_begin((memwait_op_t *)op, &send_kind, op->object,

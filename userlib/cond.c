@@ -25,13 +25,13 @@
  *
  * Between processes, (1) and (2) of the signaller are one system call, memwait_change(): a
  * signaller that is killed has either signalled or not. Waiters sleep with MEMWAIT_OWNED, which
- * would interpret 64 bits as an owner id. So they sleep on the lower half of the sequence, the only
- * half that counts, and miss signals only if an exact multiple of 2^31 signals comes between (1)
- * and (3).
+ * would interpret 64 bits as an owner id. Therefore they sleep on the lower half of the sequence,
+ * which is then the only half that counts, and miss signals only if the number of signals between
+ * (1) and (3) is an exact multiple of 2^31.
  *
  * If a woken waiter dies before it has locked the mutex, the next waiter returns instead. The
- * kernel notifies that next waiter of any death of the waiter that was woken last, even if that
- * waiter had locked the mutex long before; the wake-up is then spurious.
+ * kernel notifies the next waiter whenever the waiter that was woken last dies, even if it had
+ * locked the mutex long before; the wake-up is then spurious.
  *
  * A waiter that does not use its signal, because it was cancelled or cannot lock the mutex, passes
  * the signal on by a notify, without changing the sequence: earlier waiters that are not asleep yet
@@ -115,7 +115,7 @@ static int wake(struct cond *cond, uint32_t count)
 	return woken(cond, memwait_wake(sequence_word(cond, flags), count, flags));
 }
 
-/* Makes up for a failed wake-up by waking all waiters. Returns 0 or an error. */
+/* After a failed wake-up: wakes all waiters. Returns 0 or an error. */
 static int wake_owed(struct cond *cond)
 {
 	uint32_t flags = flags_of(cond);
@@ -160,7 +160,9 @@ static uint64_t enter(struct cond *cond, const struct memwait_op *op)
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 }
 
-/* Called by a waiter that is no longer a user: must not read the condition variable. */
+/*
+ * Called by a waiter that is no longer a user, and therefore must not read the condition variable.
+ */
 static void pass_on(struct cond *cond, uint32_t flags)
 {
 	memwait_wake(sequence_word(cond, flags), 1, flags);
@@ -201,7 +203,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	ret = memwait_mutex_is_held(mutex);
 	if (ret <= 0)
 		return ret ? EINVAL : EPERM;
-	/* Fail before the mutex is unlocked: locking it again may take a while. */
+	/* Fail before the mutex is unlocked, because locking it again may take a long time. */
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
@@ -243,7 +245,7 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 				      abstime);
 }
 
-/* Not inlined: a signal without waiters needs almost no stack frame. */
+/* Not inlined, so that a signal without waiters needs almost no stack frame. */
 __attribute__((__noinline__))
 static int notify(struct cond *cond, uint32_t count)
 {
@@ -296,8 +298,8 @@ enum { FOR_SIGNAL, FOR_MUTEX };
 
 /*
  * Queues the operation before it unlocks the mutex, so that nothing comes in between. Even an
- * operation whose deadline has passed is queued, for a moment, and unlocks the mutex: otherwise no
- * thread could change the condition.
+ * operation whose deadline has passed is queued for a moment, and unlocks the mutex: otherwise no
+ * other thread could change the condition.
  */
 static int wait_begin(struct memwait_op *op)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * The device: sleep and wake. The first function that begins something opens the device, so that
- * functions that end something need not.
+ * functions that end something need not open it.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -12,16 +12,19 @@
 #include "internal.h"
 
 _Atomic uint64_t memwait_device_context = UINT32_MAX;
-/* Used instead under ThreadSanitizer or valgrind, so that fast paths are not taken: see tsan.h. */
+/*
+ * Used instead of memwait_device_context under ThreadSanitizer or valgrind, so that fast paths are
+ * not taken: see tsan.h.
+ */
 static _Atomic uint64_t context_under_tsan = UINT32_MAX;
 __thread struct memwait_self memwait_self;
 /* Like memwait_self, but with an id that the library assigns; for objects of one process. */
 static __thread struct memwait_self own_number;
 
 /*
- * The number of the process, which differs between parent and child. It is in a page that the
- * kernel clears in every child, because _Fork() and clone() run no handlers. Without such a page
- * the number is in without_page, and only fork() is detected.
+ * A number for the process, which differs between parent and child. It is in a page that the kernel
+ * clears in every child, because _Fork() and clone() run no handlers. If there is no such page, the
+ * number is in without_page, and only fork() is detected.
  */
 static _Atomic uint32_t without_page = 1;
 static _Atomic uint32_t last_process = 1;
@@ -33,7 +36,7 @@ static void after_fork(void)
 	atomic_store_explicit(memwait_process, 0, memory_order_relaxed);
 }
 
-/* Runs before the constructors of programs, which may use a lock. */
+/* Runs before the constructors of the program, which may use a lock. */
 __attribute__((constructor(101)))
 static void watch_forks(void)
 {
@@ -72,8 +75,9 @@ static void order_for_handlers(void)
 }
 
 /*
- * Id of the calling thread, unique within its address space; no thread of a parent had it. A
- * counter, not gettid(), because a sandbox may allow no system call except those of the device.
+ * Returns an id of the calling thread, which is unique within its address space, and which no
+ * thread of a parent has had. The id is from a counter, not from gettid(), because a sandbox may
+ * allow no system calls except those for the device.
  */
 uint64_t memwait_thread_id(void)
 {
@@ -113,10 +117,10 @@ bool memwait_memory_is_private(const volatile void *memory)
 	return entry & (present | swapped) && !(entry & file_or_shared);
 }
 
-/* Set before the device is first used: later, a sandbox may not allow the system call. */
+/* Set before the device is first used, because a sandbox may not allow the system call later. */
 static _Atomic bool has_processors;
 
-/* On one processor, a spinning thread prevents the lock's owner from running. */
+/* On one CPU, a spinning thread prevents the lock's owner from running. */
 bool memwait_may_spin(void)
 {
 	/* relaxed: only a hint */
@@ -135,9 +139,9 @@ int memwait_device_ioctl(int fd, unsigned long command, void *argument)
 }
 
 /*
- * These errors have meanings of their own for locks and operations. The device never returns them,
- * but a seccomp filter may. They become EIO, so that no caller takes such an error for a lock, for
- * a begun operation, or for a request to try again.
+ * These errors have other meanings for locks and operations. The device never returns them, but a
+ * seccomp filter may. They are converted to EIO, so that no caller takes such an error for a lock,
+ * for a begun operation, or for a request to try again.
  */
 int memwait_device_error(int ret)
 {
@@ -158,7 +162,7 @@ int memwait_device_error(int ret)
 
 /*
  * Returns 0 if @fd is the device; ENOTTY if @fd is another file, or a look-alike without the
- * device's ioctls; or the error of using @fd, such as EBADF.
+ * device's ioctls; or the error from using @fd, such as EBADF.
  */
 int memwait_device_probe(int fd)
 {
@@ -172,9 +176,9 @@ int memwait_device_probe(int fd)
 }
 
 /*
- * The check when the device is opened. Also returns ENOSYS if the module lacks calls that the
- * library needs, or the error of a seccomp filter for these calls. Neither call does anything: the
- * first is refused as invalid.
+ * Checks the device when it is opened. Also returns ENOSYS if the module lacks calls that the
+ * library needs, or the error that a seccomp filter returns for these calls. Neither call has an
+ * effect: the first is refused as invalid.
  */
 static int device_check(int fd)
 {
@@ -203,16 +207,16 @@ static int device_check(int fd)
 
 /*
  * Opens another context. Avoids the descriptor numbers of the standard streams, even if those are
- * closed. Closes the file again if it is not the device, for example in a container that emulates
- * the kernel, or if the module is too old: an unlock would later wake no waiter.
+ * closed. Closes the file again if it is not the device, for example in a container engine that
+ * emulates the kernel, or if the module is too old: otherwise an unlock would later wake no waiter.
  */
 int memwait_device_open(int flags)
 {
 	int fd, higher, err, saved = errno, state;
 
-	/* open() is a cancellation point; the locks are not. */
+	/* open() is a cancellation point, but locking a lock is not. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	/* Read access is enough for all calls, and some containers allow no more. */
+	/* Read access is sufficient for all calls, and some containers allow nothing else. */
 	fd = open("/dev/memwait", O_RDONLY | O_CLOEXEC | flags);
 	if (fd < 0) {
 		fd = -errno;
@@ -249,7 +253,7 @@ static bool is_device(int fd)
 
 	if (fstat(fd, &st))
 		/*
-		 * A filter returns some other error. EOVERFLOW: a file that is too large for
+		 * A filter returns a different error. EOVERFLOW: a file that is too large for
 		 * fstat().
 		 */
 		is = errno != EBADF && errno != EOVERFLOW;
@@ -318,12 +322,12 @@ static int device_get(uint64_t *context)
 }
 
 /*
- * True if @error means that the program closed the descriptor, as daemons do, or reused its number.
- * The caller then tries again, once per call, and opens the device unless another thread has opened
- * it. A reused number belongs to the program, and is not closed. If the number still refers to the
- * device and a seccomp filter refuses the call, reopening is useless, and would leak the descriptor
- * that threads without the filter use. The device never returns EBADF: if the number refers to the
- * device after this error, it was opened after the call.
+ * Returns true if @error means that the program has closed the descriptor, as daemons do, or reused
+ * its number. The caller then tries again, once per call, and opens the device unless another
+ * thread has opened it. A reused number belongs to the program, and is not closed. If the number
+ * still refers to the device and a seccomp filter refuses the call, reopening the device would not
+ * help, and would leak the descriptor that threads without the filter use. The device never returns
+ * EBADF: if the number refers to the device after this error, it was opened after the call.
  */
 static bool device_was_closed(uint64_t context, int error, bool *again)
 {
@@ -341,8 +345,8 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 			atomic_store_explicit(&memwait_device_context, lost, memory_order_relaxed);
 	} else if (error != -EBADF &&
 		   /*
-		    * relaxed: see device_get(). Otherwise another thread has opened the device
-		    * since.
+		    * relaxed: see device_get(). Otherwise another thread has opened the device in
+		    * the meantime.
 		    */
 		   atomic_load_explicit(device_context(), memory_order_relaxed) == context) {
 		return false;
@@ -400,8 +404,8 @@ int memwait_device(unsigned long command, void *argument)
 }
 
 /*
- * Tries the calls that locks need, without effect: a wait for a different value, and a notify of no
- * waiters. Opening the device has already tried INFO and OWNER.
+ * Tries the calls that locks need, in ways that have no effect: a wait with an expected value that
+ * differs, and a notify of no waiters. Opening the device has already tried INFO and OWNER.
  */
 int memwait_available(void)
 {
@@ -435,8 +439,8 @@ int memwait_owner(uint64_t *id)
 		if (ret < 0)
 			return ret;
 		/*
-		 * For the moment the new id belongs to no process: a signal handler may fork, and
-		 * the child must not use this id.
+		 * For now the new id belongs to no process: a signal handler may fork, and the
+		 * child must not use this id.
 		 */
 		memwait_self.process = UINT32_MAX;
 		order_for_handlers();
@@ -540,9 +544,9 @@ uint64_t memwait_deadline_left(const struct memwait_deadline *deadline)
 /*
  * memwait_sleep() as a cancellation point: @cancelled runs if the thread is cancelled before, in or
  * just after its sleep. If @cancelled is NULL, this is not a cancellation point. If @wake is not
- * NULL, first wakes its oldest sleeper; @wake is MEMWAIT_PRIVATE if @word is. @cancelled cannot
- * find out whether that wake-up was done. After -EINTR the wake-up was done; after other errors it
- * may have been done.
+ * NULL, first wakes the oldest sleeper on @wake, which is MEMWAIT_PRIVATE if @word is. @cancelled
+ * cannot find out whether that wake-up was done. After -EINTR the wake-up was done; after other
+ * errors it may have been done.
  */
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
 			      uint64_t expected, uint32_t flags,
@@ -603,10 +607,10 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 
 /*
  * Changes a 32-bit word and wakes its oldest sleepers, in one call that a kill cannot split. *@old
- * (if not NULL): the previous value. With MEMWAIT_CHANGE_IF_NONE_WOKEN the sleepers are those of a
- * word of 8 or 16 bits at @word, with @flags, and the 32 bits that contain it change only if there
- * is no sleeper, in the same step: a sleeper is woken, or sees the change. Returns how many were
- * woken. On a negative error number nothing was done.
+ * (if @old is not NULL): the previous value. With MEMWAIT_CHANGE_IF_NONE_WOKEN, @flags may say that
+ * @word has 8 or 16 bits. The 32 bits that contain it change only if it has no sleeper, in the same
+ * step: each sleeper is woken, or sees the change. Returns how many were woken. On a negative error
+ * number nothing was done.
  */
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old)

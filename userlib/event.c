@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Events: a flag, and waiters until it is set. An event has 32 bits, which any language can map.
+ * Events: a flag, and waiters that sleep until the flag is set. An event has 32 bits, which
+ * programs in any language can map.
  *
  *	bits 0 to 27	how often it has been set and cleared; if bit 0 is 1, it is set
  *	bits 28 to 31	its kind: the flags of init, shifted
@@ -8,19 +9,19 @@
  * Invariants:
  *	Each set of an event that is not set, and each clear of an event that is set, adds one.
  *	Nothing else changes the word.
- *	A waiter sleeps only while the word has the even value that the waiter saw when it came.
+ *	A waiter sleeps only while the word has the even value that the waiter saw first.
  *
  * A woken waiter that finds another value knows that the event was set, whether or not it has been
- * cleared since; if it finds the same value, the notify was not meant for this wait. So a clear
- * immediately after a set holds no waiter back. Only a waiter that does not run during a multiple
- * of 2^28 changes is mistaken, and sleeps until the next set.
+ * cleared since; if it finds the same value, the notify was not meant for this wait. Therefore a
+ * clear immediately after a set does not prevent any waiter from returning. Only a waiter that does
+ * not run during a multiple of 2^28 changes is mistaken, and sleeps until the next set.
  *
- * Order. The earlier work of a setter is visible to all waiters that the set releases, and to a
- * thread that clears the event. A set is a read-modify-write of the word and a full barrier, even
- * if the event was set already: if a clear reads the set's value, the clear acquires it; if not,
- * the set comes later and the event stays set. With a load instead, a consumer could clear the
- * event and miss the work that the set announces. Clears are also read-modify-writes, so a waiter
- * that finds a later value acquires all sets before it.
+ * Order. The work that a thread did before it set the event is visible to all waiters that this set
+ * releases, and to a thread that clears the event. A set is a read-modify-write of the word and a
+ * full barrier, even if the event was set already: if a clear reads the set's value, the clear
+ * acquires it; if not, the set comes later and the event stays set. With a load instead, a consumer
+ * could clear the event and miss the work that the set announces. Clears are also
+ * read-modify-writes, so a waiter that finds a later value acquires all sets before it.
  *
  * Death. A set and its notify are one system call, which a kill cannot split. The call notifies
  * even if the event was already set: an earlier call may have failed, or a program that changes the
@@ -129,7 +130,7 @@ int memwait_event_clear(memwait_event_t *public_event)
 	memwait_tsan_release(event);
 	/*
 	 * acq_rel: sees the setters' work; and a thread that finds the event not set sees what this
-	 * thread did before. acquire: sees the setters' work, if another thread has cleared the
+	 * thread did earlier. acquire: sees the setters' work, if another thread has cleared the
 	 * event
 	 */
 	while (word & SET &&
@@ -146,7 +147,10 @@ static int wait_after(struct event *event, struct memwait_op *op,
 		      const struct memwait_deadline *deadline, uint32_t seen, int outcome)
 {
 	while (outcome != MEMWAIT_PENDING) {
-		/* Once more after the deadline: the thread may have been woken and not run yet. */
+		/*
+		 * Check once more after the deadline: this thread may have been woken without
+		 * having run since.
+		 */
 		if (seen & SET || load(event) != seen) {
 			memwait_tsan_acquire(event);
 			return 0;

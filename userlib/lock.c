@@ -21,27 +21,28 @@
  *	A fair word stays LOCKED or HANDED from the handover until the new owner unlocks it.
  *
  * Default: the first thread takes an unlocked word. To sleep, a waiter sets both bits, which takes
- * the lock if it is free. So a woken waiter acquires the lock with CONTENDED set, for the remaining
- * sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set, one system call
- * clears both bits and wakes one waiter.
+ * the lock if it is free. Therefore a woken waiter acquires the lock with CONTENDED set, for the
+ * remaining sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set, one
+ * system call clears both bits and wakes one waiter.
  *
- * A thread that takes the lock again and again could starve a waiter: each time that the waiter
- * wakes, the lock is taken. So a waiter that was woken LATE_AFTER times in vain is late, and sleeps
- * with LATE set. Then unlock leaves LATE set: memwait_lock_try() fails, and a newcomer sleeps
- * behind the other waiters, while the woken waiter takes the lock. LATE stays set until a late
- * waiter has acquired the lock. Until then only try functions, and operations with a deadline, can
- * take the lock before the waiters, which acquire it in their order. If another late waiter cleared
- * LATE, there is one late waiter fewer ahead of this waiter. So this waiter acquires the lock after
- * at most as many further losses as there were late waiters ahead of it.
+ * A thread that takes the lock again and again could starve a waiter: each time the waiter wakes
+ * up, the lock is taken. Therefore a waiter that was woken LATE_AFTER times in vain is late, and
+ * sleeps with LATE set. Then unlock leaves LATE set: memwait_lock_try() fails, and a newcomer
+ * sleeps behind the other waiters, while the woken waiter takes the lock. LATE stays set until a
+ * late waiter has acquired the lock. Until then only try functions, and operations with a deadline,
+ * can take the lock before the waiters, which acquire it in their order. If another late waiter
+ * cleared LATE, there is one late waiter fewer ahead of this waiter. This waiter therefore acquires
+ * the lock after at most as many further losses as there were late waiters ahead of it.
  *
  * A late waiter that gives up clears LATE, and so does an unlock that finds no sleeper: the late
- * waiter may have died, and while LATE is set each unlock is a system call. Other late waiters set
- * LATE again when they lose again.
+ * waiter may have died, and while LATE is set each unlock makes a system call. Other late waiters
+ * set LATE again when they lose again.
  *
- * It is possible that no waiter takes a reserved lock: the woken waiter has died, or it is an
- * operation of a loop that does not run. So a newcomer sleeps next to a reserved lock for at most
- * KEPT_MS, and not beyond its own deadline. If it has not been woken by then, it is late itself,
- * and takes the lock. memwait_mutex_trylock() takes a reserved lock immediately.
+ * It is possible that no waiter takes a reserved lock: the woken waiter may have died, or be an
+ * operation of a loop that is not running. Therefore a newcomer sleeps for at most KEPT_MS while
+ * the lock is reserved, and not beyond its own deadline. If the newcomer has not been woken by
+ * then, it is itself late, and takes the lock. memwait_mutex_trylock() takes a reserved lock
+ * immediately.
  *
  * A thread that dies while it holds the lock leaves it locked. If a woken waiter dies, the next
  * waiter is notified of the death, and tries instead (MEMWAIT_OWNED, see internal.h).
@@ -63,10 +64,10 @@
  *
  * If such a notify comes between the owner's (1) and (2), the waiter that it wakes gets the lock,
  * and perhaps frees it; the owner's (2) then wakes a waiter needlessly, or clears a bit of the
- * memory's new contents. So fair waiters sleep on the byte of the word that has the bits. No other
- * object of the library has waiters at the second byte of four, and only its unlock notifies a fair
- * lock. (A program's own 8-bit word may have been there.) Waiters of a default lock sleep on the
- * whole word: a stale notify wakes one of them needlessly.
+ * memory's new contents. Therefore fair waiters sleep on the byte of the word that contains the
+ * bits. No other object of the library has waiters at the second byte of four, and only the unlock
+ * of a fair lock notifies this byte. (A program's own 8-bit word may have been at this address.)
+ * Waiters of a default lock sleep on the whole word: a stale notify wakes one of them needlessly.
  *
  * A waiter that gives up without having been counted leaves at most CONTENDED behind, which costs
  * one notify. A waiter that gives up after it was counted owns a fair lock, and unlocks it. If the
@@ -78,15 +79,16 @@
 #define HANDED		MEMWAIT_LOCK_HANDED	/* fair */
 #define LATE		MEMWAIT_LOCK_BIT(2)	/* default */
 
-/* The value that waiters sleep on, apart from HANDED and LATE. */
+/* The value on which waiters sleep, apart from HANDED and LATE. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
 #define LATE_AFTER	8	/* after this many losses a waiter is late */
 #define KEPT_MS		10	/* a lock is reserved for at most this time */
 
 /*
- * CONTENDED does not end the spinning, because the last sleeper to wake leaves it set: two threads
- * that take turns would then sleep each time. A fair lock, however, goes to the sleepers.
+ * CONTENDED does not end the spinning, because the last sleeper that is woken leaves it set:
+ * otherwise two threads that take turns would sleep each time. A fair lock, however, goes to the
+ * sleepers.
  */
 static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind)
 {
@@ -202,8 +204,8 @@ static void clear(_Atomic uint32_t *word, uint32_t late)
 }
 
 /*
- * Whether the caller, a newcomer, must sleep next to a lock that is reserved for others. An
- * operation with a deadline need not: its wait is armed with that deadline.
+ * Whether the caller, a newcomer, must sleep although the lock, which is reserved for others, is
+ * free. An operation with a deadline need not do so: its wait is armed with that deadline.
  */
 static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind)
 {
@@ -214,7 +216,7 @@ static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint3
 }
 
 /*
- * The first wait of a newcomer: sleeps next to a reserved lock, for at most KEPT_MS even if
+ * The first wait of a newcomer, for a reserved lock: sleeps for at most KEPT_MS, even if
  * CLOCK_REALTIME is set back.
  */
 static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
@@ -226,9 +228,9 @@ static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic ui
 
 	memwait_deadline_after(&kept, CLOCK_MONOTONIC, 0);
 	/*
-	 * The caller's deadline may come first, and be on another clock. An operation here has
-	 * none. The time left is computed after the current time was read, so their sum is not
-	 * later than the deadline.
+	 * The caller's deadline may come first, and may be on another clock. An operation that gets
+	 * here has no deadline. The time left is computed after the current time was read, so their
+	 * sum is not later than the deadline.
 	 */
 	left = memwait_deadline_left(op ? &op->deadline : deadline);
 	kept.ns += left < most ? left : most;
@@ -310,9 +312,10 @@ static int hand_over(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /*
- * memwait_lock_release() for a word that is not exactly LOCKED. Change and notify are one system
- * call: after the change the next owner may free the word, so a failed notify would be lost. If the
- * call fails, the word becomes exactly CONTENDED, or stays locked with MEMWAIT_OR_KEEP.
+ * The part of memwait_lock_release() for a word that is not exactly LOCKED. Change and notify are
+ * one system call: after the change the next owner may free the word, so a failed notify would be
+ * lost. If the call fails, the word becomes exactly CONTENDED, or stays locked with
+ * MEMWAIT_OR_KEEP.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
@@ -338,8 +341,8 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 }
 
 /*
- * Like memwait_lock_release_contended(), for a private word and a caller that can notify
- * afterwards. Returns whether the caller must notify.
+ * Like memwait_lock_release_contended(), for a private word and for a caller that can notify later.
+ * Returns whether the caller must notify.
  */
 bool memwait_lock_release_silently(_Atomic uint32_t *word)
 {

@@ -9,23 +9,24 @@
  * idle, under the lock, before the call), by cancel or by close.
  *
  * A persistent operation (memwait_watch*(), .goes_on) has many callbacks, each for a number of
- * notifies. While a callback runs, the operation is CALLED: notifies that are read for it are added
- * to the next number, and make it ready when the callback has returned. So two callbacks of the
- * operation never run at the same time. A callback does not end the operation: the thread that runs
- * the callback looks at the operation afterwards, unless the callback has cancelled, and perhaps
- * freed, the operation. A struct visit records the operation whose callback its thread runs. Cancel
- * can thus find out whether another thread still uses the data of an operation. A persistent
- * operation stays CALLED until the callback returns. Any other operation may have been freed by
- * then, or have begun again. The record of such an operation is only compared by address, and only
- * if the operation at that address is idle.
+ * notifies. While a callback is running, the operation is CALLED: notifies that are read for it are
+ * added to the next number, and the operation becomes ready when the callback has returned.
+ * Therefore two callbacks of the operation never run at the same time. A callback does not end the
+ * operation: the thread that runs the callback looks at the operation afterwards, unless the
+ * callback has cancelled, and perhaps freed, the operation. A struct visit records the operation
+ * whose callback its thread runs. Cancel can thus find out whether another thread still uses the
+ * data of an operation. A persistent operation stays CALLED until the callback returns. Any other
+ * operation may have been freed by then, or have begun again. The record of such an operation is
+ * only compared by address, and only if the operation at that address is idle.
  *
  * A completion names its operation by address. This is safe: an operation that is not idle must not
  * be freed, and cancel makes an operation idle only when no completion can follow. Either the
  * kernel has cancelled the wait; or the wait has ended, and cancel reads its completion. Cancel may
  * have to read other completions first. Their operations become ready, and the descriptor no longer
- * reports them. So cancel kicks the loop: it notifies a word of the loop. A persistent wait on this
- * word is armed once, when the loop is created, so that a kick needs no memory. A persistent wait
- * may have a completion although it was cancelled: cancel reads until there can be none.
+ * reports them. Therefore cancel kicks the loop: it notifies a word of the loop. A persistent wait
+ * on this word is armed once, when the loop is created, so that a kick needs no memory. A
+ * persistent wait may have a completion although it was cancelled: cancel reads until there can be
+ * none.
  *
  * Close cancels all pending operations. It begins with the queued operations, so that no notify
  * that is passed on comes back to this loop. Then it cancels the ready operations, including those
@@ -37,33 +38,32 @@
  *
  * Dispatch continues until it has called back all operations that had completed when it began.
  * Later completions give a thread that polls for edges (EPOLLET) another edge. At its limit, or
- * when it is stopped, dispatch reads all completions that were there, including the kick's, so that
- * the operations that it leaves are ready. It then kicks for these operations. This kick is a new
- * completion, and therefore an edge: if the previous kick were still unread, a notify would only
- * add to its count.
+ * when it is stopped, dispatch reads all completions that were available, including the kick's, so
+ * that the operations that it leaves are ready. It then kicks for these operations. This kick is a
+ * new completion, and therefore an edge: if the previous kick were still unread, a notify would
+ * only add to its count.
  *
- * A kick also wakes threads that sleep in a run (memwait_loop_run() or memwait_op_wait()) and must
- * leave it: because no operation is pending, because the operation that they wait for is no longer
- * pending, or because memwait_loop_stop() was called after they had begun. A thread whose own
- * operation is ready must also leave, because an earlier callback may wait for that thread. Any
- * thread may read the kick, and poll() rechecks readiness before it returns. Therefore:
+ * A kick also wakes threads that are asleep in a run (memwait_loop_run() or memwait_op_wait()) and
+ * must leave it: because no operation is pending, because the operation that they wait for is no
+ * longer pending, or because memwait_loop_stop() was called after they had begun. A thread whose
+ * own operation is ready must also leave, because an earlier callback may be waiting for that
+ * thread. Any thread may read the kick, and poll() rechecks readiness before it returns. Therefore:
  *
- *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
- *	to call back, leaves an unread kick behind.
- *	A thread that has woken no longer counts as asleep, so the kicks end with the last sleeper.
- *	A run that found nothing to do except to leave such a kick to another thread does not poll,
- *	because poll() would return immediately, but sleeps for BESIDE_KICK: the other thread may be
- *	unable to run, because it is in a signal handler, or because of this thread's real-time
- *	priority.
+ *	While a thread that must leave is asleep, any thread that drops the lock, to leave, to sleep
+ *	or to run a callback, leaves an unread kick behind. A thread that has woken no longer counts
+ *	as asleep, so the kicks end with the last sleeper. If a run has found nothing to do except
+ *	to leave such a kick to another thread, it does not poll, because poll() would return
+ *	immediately, but sleeps for BESIDE_KICK: the other thread may be unable to run, because it
+ *	is in a signal handler, or because of this thread's real-time priority.
  *
  * A run whose deadline has passed dispatches once more and then leaves, even if there are later
  * completions. poll() sleeps for a duration, not until a time of day: if the clock is set forward,
  * the run notices this within CLOCK_LOOK.
  *
  * While a callback runs, it is possible that nothing is pending, although the callback will begin
- * its operation again. So threads that sleep until nothing is pending are woken only after the
- * callback returns. A thread that waits for one operation also waits for a callback of this
- * operation in another thread, but not for any other callback: it calls back ready operations
+ * its operation again. Therefore threads that sleep until nothing is pending are woken only after
+ * the callback has returned. A thread that waits for one operation also waits for a callback of
+ * this operation in another thread, but not for any other callback: it calls back ready operations
  * itself.
  *
  * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
@@ -80,11 +80,11 @@
  * leave.
  *
  * A thread can be cancelled in a callback and in poll(), never with the lock held. Its cleanup
- * handler does the same as leaving: it uncounts the thread, and kicks for operations that remain in
- * the list. The loop counts as in use while a thread is within a call, so a callback cannot free
- * it. If a callback or signal handler forks, the child returns into its parent's loop, which may be
- * freed, or locked by a thread that does not exist in the child. The child leaves without touching
- * the loop.
+ * handler does what the thread does when it leaves: it uncounts the thread, and kicks for
+ * operations that remain in the list. The loop counts as in use while a thread is within a call, so
+ * a callback cannot free it. If a callback or signal handler forks, the child returns into its
+ * parent's loop, which may have been freed, or may be locked by a thread that does not exist in the
+ * child. Therefore the child leaves without touching the loop.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -120,7 +120,9 @@ struct memwait_loop {
 	_Atomic size_t pending;
 };
 
-/* The longest sleep of a run, in ns: next to a kick for another thread; or with CLOCK_REALTIME. */
+/*
+ * The longest sleep of a run, in ns: while there is a kick for another thread; with CLOCK_REALTIME.
+ */
 #define BESIDE_KICK	1000000ULL
 #define CLOCK_LOOK	1000000000ULL
 
@@ -157,7 +159,7 @@ static struct memwait_op *to_op(const memwait_op_t *op)
 	return (struct memwait_op *)op;
 }
 
-/* read() is a cancellation point: no cancellation while the lock is held. */
+/* read() is a cancellation point; disable cancellation while the lock is held. */
 static int loop_lock(memwait_loop_t *loop)
 {
 	int state;
@@ -245,9 +247,10 @@ static void queued_add(memwait_loop_t *loop, struct memwait_op *op)
 }
 
 /*
- * True if the descriptor is still this loop's, and was neither closed nor reused, not even for
- * another loop. Checked before each use: if a wait were armed in another context, this loop would
- * not get its completion, and the other loop might read it after the operation was freed.
+ * Returns true if the descriptor still belongs to this loop, that is, was neither closed nor
+ * reused, not even for another loop. Checked before each use: if a wait were armed in another
+ * context, this loop would not get its completion, and the other loop might read it after the
+ * operation was freed.
  */
 static bool loop_is_open(const memwait_loop_t *loop)
 {
@@ -297,8 +300,8 @@ static int loop_read(memwait_loop_t *loop)
 		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
 
 		/*
-		 * An operation of a loop that lost its descriptor to this loop: that loop gets
-		 * EBADF.
+		 * The operation belongs to another loop, whose descriptor was closed, and whose
+		 * descriptor number this loop now has. The other loop reports EBADF.
 		 */
 		if (op->loop != loop)
 			continue;
@@ -400,12 +403,12 @@ static void loop_kick(memwait_loop_t *loop)
 
 static uint32_t loop_stops(const memwait_loop_t *loop)
 {
-	/* acquire: a run that obeys a stop sees the work done before the stop */
+	/* acquire: a run that acts on a stop sees the work done before the stop */
 	return (uint32_t)(atomic_load_explicit(&loop->runs_and_stops, memory_order_acquire) /
 			  STOP);
 }
 
-/* All threads that are asleep now began before the stops that were not seen yet. */
+/* All threads that are now asleep began their runs before the stops that were not seen yet. */
 static void loop_see_stops(memwait_loop_t *loop, uint32_t stops)
 {
 	if (loop->stops_seen == stops)
@@ -462,7 +465,8 @@ static bool has_to_kick(const memwait_loop_t *loop)
 
 /*
  * Called before the lock is dropped. Kicks if a sleeping thread must leave, or if it can call back
- * ready operations: the next callback of this thread may take long, or wait for these operations.
+ * ready operations: the next callback in this thread may take a long time, or wait for these
+ * operations.
  */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
@@ -550,7 +554,7 @@ static struct visit *visit_of(const memwait_loop_t *loop, const struct memwait_o
 }
 
 /*
- * Reads some of the completions that were there when the visit began to dispatch. Returns the
+ * Reads some of the completions that were available when the visit began to dispatch. Returns the
  * result of loop_read().
  */
 static int visit_read(struct visit *visit)
@@ -563,8 +567,8 @@ static int visit_read(struct visit *visit)
 }
 
 /*
- * Reads the last completion of a persistent operation whose wait the kernel has cancelled or had
- * ended before. If there is such a completion, it is among the first most_completions(). Only a
+ * Reads the last completion of a persistent operation whose wait the kernel has cancelled, or had
+ * already ended. If there is such a completion, it is among the first most_completions(). Only a
  * read that returns nothing shows that there is none: a signal may have ended a read that returns
  * something.
  */
@@ -585,7 +589,7 @@ static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool ca
 
 /*
  * Ends the wait of a pending operation. If the wait had already ended, the operation is ready
- * afterwards. Returns 0, or the error of a seccomp filter if the wait is still armed.
+ * afterwards. Returns 0, or the error that a seccomp filter returned if the wait is still armed.
  */
 static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 {
@@ -602,8 +606,8 @@ static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 		return 0;
 	}
 	/*
-	 * The wait has ended: read until its completion is there. Other operations become ready
-	 * too.
+	 * The wait has ended: read until its completion has been read. Other operations become
+	 * ready too.
 	 */
 	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
 		if (loop_read(loop) <= 0)
@@ -645,7 +649,7 @@ static void visit_end(struct visit *visit)
 }
 
 /*
- * The loop is unlocked from visit_leave() to visit_return(). In a child of fork() visit_return()
+ * The loop is unlocked from visit_leave() to visit_return(). In a child process visit_return()
  * returns false and leaves it unlocked.
  */
 static void visit_leave(struct visit *visit, bool to_sleep)
@@ -718,7 +722,7 @@ static int loop_get_id(memwait_loop_t *loop)
 }
 
 /*
- * Tries to cancel a wait that does not exist. If a seccomp filter refused cancels, the kernel could
+ * Tries to cancel a wait that does not exist: if a seccomp filter refused cancels, the kernel could
  * later complete waits of freed operations.
  */
 static int loop_may_cancel(memwait_loop_t *loop)
@@ -864,7 +868,7 @@ static int run(struct visit *visit)
 	uint64_t left;
 	int ret;
 
-	/* Return 0 immediately, and leave a stop to a wait that can return -EINTR. */
+	/* Return 0 immediately, and leave a stop to a later wait, which can return -EINTR. */
 	if (visit->until && visit_is_over(visit))
 		return 0;
 	if (!run_begin(visit)) {
@@ -877,7 +881,10 @@ static int run(struct visit *visit)
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		if (is_late)
 			return visit->deadline.error ? -visit->deadline.error : MEMWAIT_TIMED_OUT;
-		/* A late run still calls back operations that had completed by its deadline. */
+		/*
+		 * A run that is late still calls back operations that had completed by its
+		 * deadline.
+		 */
 		left = memwait_deadline_left(&visit->deadline);
 		is_late = !left;
 		visit_leave(visit, !is_late);
@@ -889,8 +896,8 @@ static int run(struct visit *visit)
 		if (!visit_return(visit))
 			return -EPERM;
 		/*
-		 * Dispatch only the operations that had completed, even if other threads read later
-		 * completions: the deadline must be checked.
+		 * Dispatch only the operations that have already completed, even if other threads
+		 * read later completions: the deadline must be checked.
 		 */
 		if (!ret || ret == -EINTR)
 			ret = dispatch(visit, (unsigned int)most_completions(loop));
@@ -901,7 +908,7 @@ static int run(struct visit *visit)
 	return 0;
 }
 
-/* The result of the operation that a run has waited for. */
+/* Returns the result of the operation for which a run has waited. */
 static int visit_result(const struct visit *visit, int *result)
 {
 	if (!visit_is_over(visit))
@@ -1179,13 +1186,13 @@ int memwait_op_undo(memwait_op_t *public_op)
 		return 0;
 	op->cancelled = true;
 	ret = op->kind->give_back(op);
-	/* Another thread owns the lock, and can undo the operation. */
+	/* Another thread owns the lock, and can still undo the operation. */
 	if (ret == EPERM)
 		op->cancelled = false;
 	return ret > 0 ? -ret : ret;
 }
 
-/* The operation that close takes back next: see the top of this file. */
+/* Returns the operation that close cancels next: see the top of this file. */
 static struct memwait_op *next_pending(memwait_loop_t *loop)
 {
 	struct memwait_op *op = loop->queued.next;

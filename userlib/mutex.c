@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Mutexes. A mutex is a lock word (lock.c), for some kinds with an owner. A robust mutex is an
+ * Mutexes. A mutex is a lock word (lock.c) and, for some kinds, an owner. A robust mutex is an
  * owner word (owner.c). The gate is this word, of either kind (internal.h).
  *
- * Invariants, of kinds whose owners matter:
- *	Only the thread that holds the lock writes the owner and the count.
- *	While locked, the count is at least 1, except just after lock and just before unlock.
+ * Invariants for kinds whose owners matter: Only the thread that holds the lock writes the owner
+ *	and the count. While locked, the count is at least 1, except just after lock and just before
+ *	unlock.
  *
- * Other threads read the owner only to compare it with their own id, which they can find there only
- * if they stored it. A shared mutex uses the kernel's id: threads in different PID namespaces may
- * have the same thread id.
+ * Other threads read the owner only to compare it with their own id, which they can find in this
+ * field only if they stored it. A shared mutex uses the kernel's id: threads in different PID
+ * namespaces may have the same thread id.
  */
 #include <string.h>
 
@@ -41,7 +41,7 @@ static bool is_robust(const struct mutex *mutex)
 	return mutex->kind & MEMWAIT_MUTEX_ROBUST;
 }
 
-/* True even for an unknown kind: the code that handles owners then refuses it. */
+/* Returns true even for an unknown kind, which the code that handles owners then refuses. */
 static bool owners_matter(const struct mutex *mutex)
 {
 	return memwait_is_unknown(mutex->kind, mutex->spare, NO_OWNERS);
@@ -100,7 +100,7 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 	memwait_tsan_acquire(mutex);
 	if (!owners_matter(mutex))
 		return ret;
-	/* Cannot fail: the caller got its id before. */
+	/* This cannot fail, because the caller already has an id. */
 	identify(mutex, &id);
 	set_owner(mutex, id, count);
 	return ret;
@@ -164,7 +164,7 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	return ret < 0 ? -ret : ret ? EBUSY : 0;
 }
 
-/* Not inlined: the common path saves no registers for it. */
+/* Not inlined, so that the common path saves no registers for it. */
 __attribute__((__noinline__))
 static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
 {
@@ -280,7 +280,7 @@ static inline bool unlock_robust(struct mutex *mutex)
 	       memwait_owner_release_uncontended(&mutex->gate.owned, id);
 }
 
-/* Not inlined: the common mutex is unlocked without a stack frame. */
+/* Not inlined, so that the common mutex is unlocked without a stack frame. */
 __attribute__((__noinline__))
 static int unlock_other(struct mutex *mutex)
 {
@@ -294,7 +294,7 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 
 	if (!mutex)
 		return EINVAL;
-	/* Before another thread can lock the mutex. */
+	/* This must come before another thread can lock the mutex. */
 	MEMWAIT_PROBE1(mutex_release, public_mutex);
 	if (memwait_is_unknown(mutex->kind, mutex->spare, MEMWAIT_PRIVATE) || memwait_tsan_runs())
 		return unlock_other(mutex);
@@ -319,7 +319,7 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 	uint64_t id;
 	int ret;
 
-	/* The id of the thread that continues, which may not be the thread that began. */
+	/* Use the id of the thread that continues, which may not be the thread that began. */
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
 		memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
@@ -401,7 +401,7 @@ int memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 		return -EINVAL;
 	if (owners_matter(mutex))
 		return is_own(mutex);
-	/* relaxed: only whether the caller has locked it matters */
+	/* relaxed: it matters only whether the caller has locked it */
 	return !!(atomic_load_explicit(&mutex->gate.word, memory_order_relaxed) & MEMWAIT_LOCKED);
 }
 
@@ -443,8 +443,8 @@ static void nap(void)
 
 /*
  * Returns 0; if the mutex is robust, also EOWNERDEAD, or ENOTRECOVERABLE: not locked. A waiter of a
- * condition variable must lock the mutex again: if it cannot sleep for lack of memory or of a
- * descriptor, it polls.
+ * condition variable must lock the mutex again: if it cannot sleep, because there is no memory or
+ * no descriptor, it polls.
  */
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 {

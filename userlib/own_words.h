@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /*
- * Describes an error number that has a meaning of its own here; returns NULL if the text of
+ * Describes an error number that has a special meaning in this library; returns NULL if the text of
  * strerror(3) is right. Async-signal-safe. Both libraries include this file, because the text is
  * not part of libmemwait's interface.
  */

@@ -21,7 +21,7 @@
  *
  * Lock is a compare-and-swap from 0 to the thread's id, unlock a compare-and-swap from the id to 0;
  * nothing else is recorded. A thread that finds the word taken waits with MEMWAIT_OWNED, so the
- * kernel reads the owner's id from the word. If that owner or a woken waiter dies, one waiter is
+ * kernel reads the owner's id from the word. If this owner or a woken waiter dies, one waiter is
  * notified of the death.
  *
  *	owner				waiter
@@ -31,7 +31,7 @@
  *
  * If the owner dies before its (1), the word still names it. If it dies before its (2), the oldest
  * waiter is notified of the death, because a waiter has named the owner; it finds no id in the
- * word. If a woken waiter dies before its (3), the kernel is watching that waiter by then, and
+ * word. If a woken waiter dies before its (3), the kernel is already watching that waiter, and
  * notifies the next waiter. A thread that takes the lock in between, without a system call, is
  * named by the waiter that goes back to (1).
  *
@@ -39,25 +39,25 @@
  * expired deadline, shows which (memwait_owner_is_dead()): that wait returns MEMWAIT_OWNER_DIED if
  * it names a dead owner, and MEMWAIT_TIMED_OUT if it names a living owner. If the owner is dead,
  * the waiter swaps that id for its own and sets INCONSISTENT, because the lock was not unlocked.
- * Ids are random, of 62 bits, so the swap is safe from ABA.
+ * Ids are random numbers of 62 bits, so the swap does not suffer from the ABA problem.
  *
  * The owner clears INCONSISTENT once it has repaired the protected data. If it unlocks before that,
  * the word becomes exactly INCONSISTENT, and all waiters are woken. The unlocking thread may die
- * before it has woken them, or fail to wake them, so each thread that finds this state wakes all
- * others.
+ * before it has woken all waiters, or fail to wake them, so each thread that finds this state wakes
+ * all others.
  *
  * The next owner may free the word after the unlock, so an unlock whose notify fails cannot set
  * CONTENDED afterwards. Therefore the owner first clears CONTENDED, and then asks the kernel for
  * sleepers. If there are no sleepers, each waiter must set CONTENDED before it sleeps: if CONTENDED
  * is still clear, the unlock needs no notify. Otherwise, or if the kernel cannot tell, the unlock
- * stores CONTENDED, which the next owner inherits. A failed notify therefore does harm only if that
- * owner also dies. An owner that dies in between leaves its id in the word, and the kernel notifies
- * a sleeper of the death.
+ * stores CONTENDED, which the next owner inherits. A failed notify is therefore harmful only if
+ * that owner also dies. An owner that dies in between leaves its id in the word, and the kernel
+ * notifies a sleeper of the death.
  *
  * After its deadline, a waiter checks the word and its owner once more. The kernel need not watch
  * this waiter: it watches the waiter that was woken last, and that waiter names the owner that it
  * finds. A waiter that gives up after it was woken, or notified of a death, has not named the owner
- * that it found, so it wakes the next waiter, which names the owner.
+ * that it found, so it wakes the next waiter, which then names the owner.
  */
 #include "internal.h"
 
@@ -132,14 +132,14 @@ static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
 {
 	uint64_t next = id | MEMWAIT_OWNER_CONTENDED | MEMWAIT_OWNER_INCONSISTENT;
 
-	/* acquire: the kernel reports a death after all that the dead thread did */
+	/* acquire: the kernel reports a death after everything that the dead thread did */
 	return atomic_compare_exchange_strong_explicit(word, &seen, next, memory_order_acquire,
 						       memory_order_relaxed) ? EOWNERDEAD : EBUSY;
 }
 
 /*
- * 1: the owner in @seen is dead. 0: it lives. MEMWAIT_CHANGED: the word is not @seen. Or a negative
- * error number.
+ * Returns 1: the owner in @seen is dead; 0: the owner lives; MEMWAIT_CHANGED: the word is not
+ * @seen; or a negative error number.
  */
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind)
 {
@@ -189,8 +189,8 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 /*
  * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait.
  * Returns the result of memwait_owner_lock(), or MEMWAIT_OP_WAITS. For an operation, the kernel has
- * woken the loop, and reports the death of the loop. The owner, however, is the calling thread,
- * which may die before the loop: so the next waiter is woken, and names the thread.
+ * woken the loop, and will report the death of the loop. The owner, however, is the calling thread,
+ * which may die before the loop. Therefore the next waiter is woken, and names the thread.
  */
 static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)
@@ -201,7 +201,9 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 
 	for (;;) {
 		woken = woken || memwait_was_woken(outcome);
-		/* The id differs from the earlier id in a child forked by a signal handler. */
+		/*
+		 * In a child that a signal handler has forked, the id differs from the earlier id.
+		 */
 		ret = -memwait_owner(&id);
 		if (!ret && memwait_has_failed(outcome))
 			ret = -outcome;
@@ -235,7 +237,8 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 
 /*
  * Returns 0; EOWNERDEAD: locked, but the last owner died while it held the lock; ENOTRECOVERABLE;
- * ETIMEDOUT; or an error of the device. A caller that already holds the lock waits until @deadline.
+ * ETIMEDOUT; or an error from the device. A caller that already holds the lock waits until
+ * @deadline.
  */
 int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		       const struct memwait_deadline *deadline)
@@ -296,7 +299,8 @@ static int release_contended(_Atomic uint64_t *word, uint32_t kind, uint64_t id)
 	if (ret >= 0)
 		ret = memwait_wake(word, 1, kind);
 	/*
-	 * With MEMWAIT_OR_KEEP an error means that the caller holds the lock, but it is released.
+	 * The lock is released. With MEMWAIT_OR_KEEP an error would mean that the caller still
+	 * holds the lock, so return 0.
 	 */
 	return ret < 0 && !(kind & MEMWAIT_OR_KEEP) ? -ret : 0;
 }
@@ -307,7 +311,7 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 	uint64_t id, was;
 	int ret;
 
-	/* A thread that cannot have an id has locked nothing. */
+	/* A thread that cannot have an id cannot have locked anything. */
 	if (memwait_owner(&id) < 0)
 		return EPERM;
 	was = id;

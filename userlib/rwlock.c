@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Read-write locks: a gate, and a state, which counts readers and which a writer closes. The gate
- * is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32 bits,
- * and its first byte in memory has the flags, for writers to sleep on:
+ * Read-write locks: a gate, and a state that counts readers and that a writer closes. The gate is a
+ * lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32 bits, and
+ * its first byte in memory has the flags, for writers to sleep on:
  *
  *	CLOSED		the writer that holds the gate wants the lock, or holds it
  *	WAITING		writers sleep on the flags until there is no reader, or are about to
@@ -25,30 +25,31 @@
  * The writer sets WAITING and sleeps on the flags, which readers that come and go do not change.
  * The last reader clears WAITING as it leaves, and wakes the writer. If readers came just before
  * that, the writer sets WAITING again. A writer that gives up opens the state, and unlocks the
- * gate. Between these two steps readers can come and go, and the last of them may destroy the lock:
- * so destroy waits for the gate if it finds the state open and the gate locked.
+ * gate. Between these two steps readers can come and go, and the last of them may destroy the lock.
+ * Therefore destroy waits for the gate if it finds the state open and the gate locked.
  *
- * This is how locks that prefer writers, and fair locks, work. The gate of a fair lock is fair:
+ * Locks that prefer writers, and fair locks, work in this way. The gate of a fair lock is fair:
  * readers and writers that have to wait enter in the order in which they began to wait, and each
  * entry costs a context switch.
  *
- * By default a lock prefers readers, as in glibc: POSIX lets a thread lock it for reading several
- * times. A writer closes the state only if there is no reader. Otherwise it sets WAITING, unlocks
- * the gate and sleeps on the flags. The last reader wakes all writers that sleep there, and they go
- * through the gate again. So only a writer that holds the lock holds the gate for long, and a
- * thread that holds a read lock can take another.
+ * By default a lock prefers readers, as in glibc, because POSIX allows a thread to lock it for
+ * reading several times. A writer closes the state only if there is no reader. Otherwise it sets
+ * WAITING, unlocks the gate and sleeps on the flags. The last reader wakes all writers that sleep
+ * on the flags, and they go through the gate again. Therefore only a writer that holds the lock
+ * holds the gate for a long time, and a thread that holds a read lock can acquire another read
+ * lock.
  *
  * The last reader leaves and wakes the writers in one system call, because the next owner may free
  * the lock. If the call fails, the reader still leaves, and sets OWED in the same step. A thread
- * that unlocks the gate and cannot wake the next thread there also sets OWED, because a reader
- * looks only at the state. A writer that unlocks sets OWED while it still holds the gate, because
- * the lock may have been freed afterwards.
+ * that unlocks the gate and cannot wake the next thread at the gate also sets OWED, because a
+ * reader looks only at the state. A writer that unlocks sets OWED while it still holds the gate,
+ * because the lock may have been freed afterwards.
  *
- * If OWED is set, a thread that does not get the lock immediately, or that unlocks, makes up for
- * the failed wake-up. It wakes all threads that sleep on the flags. If it gets the gate, it also
- * clears OWED, and wakes the next thread at the gate by unlocking it. Otherwise OWED stays set: the
- * writer that has just set it may still hold the gate, and wakes no thread. So a reader makes up
- * for OWED even if it is not the last reader: the last reader may have found the gate locked.
+ * If OWED is set, a thread that does not get the lock immediately, or that unlocks, repeats the
+ * failed wake-up: it wakes all threads that sleep on the flags. If it gets the gate, it also clears
+ * OWED, and wakes the next thread at the gate by unlocking it. Otherwise OWED stays set: the writer
+ * that has just set it may still hold the gate, and wakes no thread. Therefore even a reader that
+ * is not the last reader repeats the wake-up: the last reader may have found the gate locked.
  *
  * The owner word of a robust lock's gate shows whether its owner has died. If the state is closed,
  * the dead thread was a writer, and the data may need repair: the thread that finds this holds the
@@ -150,11 +151,11 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 
 static void set_owed(struct rwlock *lock)
 {
-	/* relaxed: only calls that come after this one have to make up for it */
+	/* relaxed: only later calls have to repeat the wake-up */
 	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_relaxed);
 }
 
-/* For a caller that still uses the lock, so that the lock still exists. */
+/* For a caller that is still using the lock, so that the lock still exists. */
 static int release_gate(struct rwlock *lock)
 {
 	int ret = memwait_gate_release(&lock->gate, lock->kind);
@@ -189,7 +190,10 @@ static int clear_owed(struct rwlock *lock)
 			      NULL);
 }
 
-/* Makes up for wake-ups that have failed. Returns how many it woke, or a negative error number. */
+/*
+ * Repeats wake-ups that have failed. Returns the number of waiters woken, or a negative error
+ * number.
+ */
 static int wake_owed(struct rwlock *lock)
 {
 	int woken, ret;
@@ -204,7 +208,7 @@ static int wake_owed(struct rwlock *lock)
 		return woken;
 	ret = look_behind_gate(lock, memwait_gate_try(&lock->gate, lock->kind));
 	/*
-	 * The repair is left to a thread that locks: that thread gets the lock, and clears OWED
+	 * The repair is left to a thread that locks: this thread acquires the lock, and clears OWED
 	 * when it unlocks.
 	 */
 	if (ret == EOWNERDEAD)
@@ -322,7 +326,7 @@ static bool is_inconsistent(struct rwlock *lock)
 
 /*
  * For a writer that has opened the state. Destroy waits for the gate, so OWED is set before the
- * gate is unlocked. Not inlined: so the uncontended unlock needs no stack frame.
+ * gate is unlocked. Not inlined, so that the uncontended unlock needs no stack frame.
  */
 __attribute__((__noinline__))
 static int release_gate_at_last(struct rwlock *lock)
@@ -393,7 +397,7 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 
 /*
  * Returns 0: the lock is free; EBUSY; EAGAIN: no thread holds the lock, but a writer has yet to
- * unlock the gate; or an error of the device.
+ * unlock the gate; or an error from the device.
  */
 static int look_for_users(struct rwlock *lock)
 {
@@ -536,7 +540,7 @@ static int locked(struct rwlock *lock, bool writing, int ret)
 	return ret;
 }
 
-/* Not inlined: so a reader that need not wait needs no stack frame. */
+/* Not inlined, so that a reader that need not wait needs no stack frame. */
 __attribute__((__noinline__))
 static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
@@ -613,7 +617,7 @@ static inline int write_after(struct rwlock *lock, const struct memwait_deadline
 	return enter(lock, NULL, deadline, true, ret, MEMWAIT_OP_BEGIN);
 }
 
-/* Not inlined: so write_until() saves no registers for it. */
+/* Not inlined, so that write_until() saves no registers for it. */
 __attribute__((__noinline__))
 static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
@@ -685,7 +689,7 @@ static int unlock_writer(struct rwlock *lock, uint32_t state)
 				       open_state(lock);
 }
 
-/* Not inlined: so a reader that is not the last needs no stack frame. */
+/* Not inlined, so that a reader that is not the last reader needs no stack frame. */
 __attribute__((__noinline__))
 static int unlock_slowly(struct rwlock *lock)
 {
@@ -698,7 +702,9 @@ static int unlock_slowly(struct rwlock *lock)
 	if ((state & (CLOSED | READERS)) == CLOSED)
 		return unlock_writer(lock, state);
 	do {
-		/* OWED may stay set: a writer that holds the gate may wait for this reader. */
+		/*
+		 * OWED may stay set: a writer that holds the gate may be waiting for this reader.
+		 */
 		if (state & OWED) {
 			wake_owed(lock);
 			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
@@ -788,7 +794,10 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 							(now & ~MEMWAIT_OWNER_MASK) | id,
 							memory_order_relaxed,
 							memory_order_relaxed));
-	/* A thread that sleeps at the gate has named the first owner: let it name this thread. */
+	/*
+	 * A thread that sleeps at the gate has named the first owner: wake it, so that it names
+	 * this thread.
+	 */
 	if (op->rwlock.owner != id && now & MEMWAIT_OWNER_CONTENDED)
 		memwait_wake(&lock->gate.owned, 1, lock->kind);
 	op->rwlock.owner = id;

@@ -11,16 +11,16 @@
  *
  * The semaphore may be freed as soon as the value is raised, so post reads the flags first. Only
  * the value counts: a woken waiter takes from it, or sleeps again if another thread has used the
- * post. Because each post notifies one waiter, no waiter sleeps while there is a value for which no
- * waiter was woken.
+ * post. Because each post notifies one waiter, no waiter sleeps while the value includes a post for
+ * which no waiter was woken.
  *
  * A post that may find sleepers raises the value and wakes one sleeper in one system call; if that
  * call fails, nothing was posted. If two posts wake two waiters, the kernel watches only the second
- * (internal.h). If the first waiter dies before it takes its post, the post remains. So a woken
- * waiter that leaves a value above 0 while there are other waiters wakes one more waiter.
+ * (internal.h). If the first waiter dies before it takes its post, the post remains. Therefore, if
+ * a woken waiter leaves a value above 0 while there are other waiters, it wakes one more waiter.
  *
- * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
- * the kernel how many sleep.
+ * A waiter that dies while it sleeps stays counted: each post then makes a system call, and destroy
+ * asks the kernel how many waiters sleep.
  *
  * Fair semaphores: of bits 0 to 31, one half is the value, and the other half counts posts that are
  * handed over.
@@ -31,12 +31,13 @@
  *	    oldest; if there is none,
  *	    move it to the value
  *
- * So no waiter sleeps while the value is above 0, and a thread that finds a value overtakes no
- * waiter. A waiter that is woken by a mistaken notify, or by a stale notify for an earlier object
- * at this address, finds no post that is handed over, and sleeps again. Such a notify must not come
- * between the poster's (1) and (2), so waiters sleep where no other object notifies: on two bytes
- * that are not the first of four. (A program's own word of 16 bits may have been there.) A post by
- * a process that is killed between (1) and (2) was not done, and stays handed over.
+ * Therefore no waiter sleeps while the value is above 0, and a thread that finds a value above 0
+ * overtakes no waiter. A waiter that is woken by a mistaken notify, or by a stale notify for an
+ * earlier object at this address, finds no post that is handed over, and sleeps again. Such a
+ * notify must not come between the poster's (1) and (2), so waiters sleep at an address that no
+ * other object notifies: on two bytes that are not the first of four. (A program's own 16-bit word
+ * may have been at this address.) A post by a process that is killed between (1) and (2) was not
+ * done, and stays handed over.
  */
 #include <string.h>
 
@@ -54,7 +55,7 @@ _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits"
 #define WAITERS		(-WAITER)
 #define OVERFLOW	(1ULL << 31)	/* set if the value exceeds the maximum */
 
-/* For fair semaphores: the value is in the second two of the four bytes. */
+/* For fair semaphores: the value is in the last two of the four bytes. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FAIR_SHIFT	16
 #else
@@ -145,7 +146,7 @@ static inline bool take(struct sem *sem, uint32_t bits, uint64_t less, uint64_t 
 	return false;
 }
 
-/* For a waiter. A woken waiter may have to wake another, see the top of this file. */
+/* For a waiter. A woken waiter may have to wake another waiter, see the top of this file. */
 static bool take_and_leave(struct sem *sem, bool woken)
 {
 	const volatile void *word = value_word(sem);
@@ -196,7 +197,7 @@ static int post_fair(struct sem *sem)
 	int ret;
 
 	do {
-		/* Posts that were handed to waiters that died stay handed over. */
+		/* Posts that were handed to waiters that have died stay handed over. */
 		if (value_of(sem, state) / one(sem) + ((uint32_t)state & ALL_HANDED) / HANDED >=
 		    MEMWAIT_SEM_FAIR_VALUE_MAX)
 			return EOVERFLOW;
@@ -264,7 +265,7 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 	return ret < 0 ? -ret : ret ? EBUSY : 0;
 }
 
-/* In this order: the semaphore may be freed after leave(). */
+/* The order matters, because the semaphore may be freed after leave(). */
 static void pass_on_and_leave(struct sem *sem, bool woken)
 {
 	if (woken)
@@ -334,7 +335,7 @@ static int wait_after(struct sem *sem, struct memwait_op *op,
 	return MEMWAIT_OP_WAITS;
 }
 
-/* Not inlined: the path without a sleep needs almost no stack frame. */
+/* Not inlined, so that the path without a sleep needs almost no stack frame. */
 __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {

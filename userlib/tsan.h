@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * ThreadSanitizer of a program sees only code that was built for it, not the atomics of this
- * library. So a call that releases or acquires something reports this to ThreadSanitizer, if the
- * program was built with it: the two functions of ThreadSanitizer are weak symbols, which are
- * defined only then. A release and its acquire name the same address, which is not accessed.
+ * ThreadSanitizer sees only code that was built for it, not the atomics in this library. Therefore
+ * a call that releases or acquires something reports this to ThreadSanitizer, if the program was
+ * built with it: ThreadSanitizer's two functions are weak symbols, which are defined only in such a
+ * program. A release and its acquire name the same address, which is not accessed.
  *
- * Fast paths report nothing, and cost nothing: in such a program they are not taken, because
- * memwait_has_device() is false. Only unlocking has to check.
+ * Fast paths do not report anything, so the reports cost nothing there: in such a program the fast
+ * paths are not taken, because memwait_has_device() is false. Only unlocking has to check.
  *
  * A library that is itself built with ThreadSanitizer needs none of this; ThreadSanitizer then sees
  * its atomics.
  *
  * Valgrind's helgrind and drd get the same reports by client requests: instructions that do nothing
- * outside valgrind. These tools also see the library's own accesses, and take its atomics for
- * races: memwait.supp suppresses those. A library built without valgrind's headers reports nothing
- * to them.
+ * outside valgrind. These tools also see the library's own accesses, and report its atomics as
+ * races: memwait.supp suppresses these reports. A library built without valgrind's headers reports
+ * nothing to them.
  */
 #ifndef MEMWAIT_TSAN_H
 #define MEMWAIT_TSAN_H

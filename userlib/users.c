@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Users: the threads and operations within a call on an object. Destroy of a condition variable, a
- * barrier, a wait group or a side of a channel waits until they have left. The words:
+ * Users: the threads and operations within a call on an object. Destroying a condition variable, a
+ * barrier, a wait group or a side of a channel waits until all users have left. The words:
  *
  *	count		users; the bit DESTROYING: destroy runs, and the last user wakes it
  *	operations	users that are operations of loops
@@ -14,8 +14,8 @@
  * An operation leaves just before its callback runs; an operation on a condition variable leaves
  * when its wake-up is dispatched, before it waits for the mutex. Destroy must not wait for
  * operations, because a callback of their loop may call destroy. A killed user stays counted, and
- * so do the parent's threads in a child of fork(). So destroy of a shared object, and of any object
- * in such a child, gives up when it has found the same count DEAD_AFTER times in a row. The same
+ * so do the parent's threads in a child process. Therefore destroying a shared object, or any
+ * object in such a child, fails when the same count was found DEAD_AFTER times in a row. The same
  * applies when destroy waits for a gate (rwlock.c, channel.c), unless the kernel reports the death
  * of the gate's owner. Destroy does not wait at all in a child whose threads have used no object,
  * if this object is the child's own copy: the caller may be exit(), which destroys the static
@@ -34,23 +34,25 @@
 /* Interval at which destroy checks the count: the last user may fail to wake destroy. */
 #define LOOK_AFTER_MS	1000
 
-/* A number of looks, not a time: time passes even while the process is stopped. */
+/* This is a number of checks, not a time, because time passes even while the process is stopped. */
 #define DEAD_AFTER	10
 
 /* The same for a gate. Between two looks the caller may check other words. */
 #define GATE_LOOK_AFTER_MS	100
 #define GATE_DEAD_AFTER		100
 
-/* A child of fork() has copies of the private objects that its parent's threads use. */
+/* A child process has copies of the private objects that its parent's threads use. */
 static bool may_be_dead(uint32_t flags)
 {
 	return !(flags & MEMWAIT_PRIVATE) || memwait_process_number() != 1;
 }
 
-/* The number of the last process, among this process and its parents, that had a user. */
+/* The number of the process that last had a user, among this process and its parents. */
 static _Atomic uint32_t last_process;
 
-/* Whether all users belong to the parent, and this process has its own copy of the object. */
+/*
+ * Whether all users belong to the parent process, and this process has its own copy of the object.
+ */
 static bool are_copies(const struct memwait_users *users)
 {
 	const uint32_t process = memwait_process_number();
@@ -96,7 +98,7 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 
 /*
  * Waits for the woken users. Returns EBUSY if there is a sleeper on @word (unless NULL), if there
- * is an operation, or if users are presumed dead; or an error of the device.
+ * is an operation, or if users are presumed dead; or an error from the device.
  */
 int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
@@ -135,8 +137,8 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 }
 
 /*
- * For destroy: locks a gate. Returns the result of memwait_gate_lock(); ETIMEDOUT: look again; or
- * EBUSY, if the gate's owner is presumed dead after so many @looks.
+ * For destroy: locks a gate. Returns the result of memwait_gate_lock(); ETIMEDOUT: check again; or
+ * EBUSY, if the gate's owner is presumed dead after this number of @looks.
  */
 int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, uint32_t kind,
 			    int *looks)

@@ -10,17 +10,17 @@
  * Invariants:
  *	A waiter sets WAITERS only at a count above 0, and sleeps only while it is set.
  *	A step to or from a count of 0 at which WAITERS is set clears WAITERS and changes the
- *	generation; except that the kernel may make the count 0 and wake all.
+ *	generation; except that the kernel may set the count to 0 and wake all waiters.
  *
  * Waiters sleep at the address of the lower half, while the whole state is unchanged; on big-endian
  * machines, while that half is unchanged. If WAITERS is set, one system call, which a kill cannot
- * split, makes the count 0 and wakes all. WAITERS then stays set at 0. The next add clears WAITERS
- * and changes the generation: a waiter returns if it finds 0, or another generation. A wake-up is
- * spurious if a thread adds to the count before the kernel subtracts the last unit. If the system
- * call fails, nothing was done.
+ * split, sets the count to 0 and wakes all waiters. WAITERS then stays set at 0. The next add
+ * clears WAITERS and changes the generation: a waiter returns if it finds 0, or another generation.
+ * A wake-up is spurious if a thread adds to the count before the kernel subtracts the last unit. If
+ * the system call fails, nothing was done.
  *
  * A woken waiter reads the state again, so all waiters are users, and destroy waits until they have
- * left (users.c). The thread that makes the count 0 touches nothing afterwards.
+ * left (users.c). The thread that sets the count to 0 touches nothing afterwards.
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ static uint32_t generation_of(uint64_t state)
 	return (uint32_t)(state >> 32);
 }
 
-/* Where system calls change the state, and waiters sleep: one address for both. */
+/* The address at which system calls change the state, and at which waiters sleep. */
 static const volatile void *count_word(struct waitgroup *group)
 {
 	return memwait_lower_half(&group->state);
@@ -104,8 +104,8 @@ static int finish(struct waitgroup *group, int delta, uint32_t flags)
 	if ((int64_t)(was & COUNT) + delta >= 0)
 		return 0;
 	/*
-	 * Two calls subtracted the same unit: undo this call. Threads that saw its effect may be
-	 * asleep.
+	 * Two calls have subtracted the same unit: undo this call. Threads that saw its effect may
+	 * be asleep.
 	 */
 	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, MEMWAIT_ALL, flags,
 		       NULL);
@@ -122,7 +122,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 
 	if (!is_valid(group))
 		return EINVAL;
-	/* What was added can be subtracted, even if the device is lost. */
+	/* Units that were added can be subtracted even if the device is lost. */
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
 	if (ret || !delta)
 		return ret;
@@ -155,7 +155,7 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 	return memwait_waitgroup_add(group, -1);
 }
 
-/* 0; or MEMWAIT_OP_WAITS, with WAITERS set. */
+/* Returns 0; or MEMWAIT_OP_WAITS, with WAITERS set. */
 static int enter(struct waitgroup *group, struct memwait_round *round)
 {
 	/* acquire: pairs with memwait_waitgroup_add() */
@@ -233,7 +233,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
-	(void)outcome;	/* all waiters are woken: nothing to pass on */
+	(void)outcome;	/* all waiters are woken: there is nothing to pass on */
 	memwait_users_leave(&group->users, op);
 }
 

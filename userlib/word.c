@@ -125,9 +125,9 @@ static int watch_step(struct memwait_op *op, int outcome)
 }
 
 /*
- * Passes on one notify to each waiter, whether its wait ends or is persistent. To pass all of them
- * to a persistent wait would take a call for each notify, and other processes decide how many there
- * are.
+ * Passes on one notify to each waiter, whether its wait ends or is persistent. Passing all notifies
+ * to a persistent wait would take a call for each notify, and other processes determine how many
+ * notifies there are.
  */
 static void watch_undo(struct memwait_op *op, int outcome)
 {

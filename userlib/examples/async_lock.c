@@ -81,7 +81,9 @@ int main(void)
 		err = memwait_mutex_execute_locked(&lock, &executing);
 		if (err && err != EINPROGRESS)
 			return 1;
-		/* Any event loop would do; this one ends when nothing is pending. */
+		/*
+		 * Any event loop could be used; memwait_loop_run() returns when nothing is pending.
+		 */
 		if (memwait_loop_run(loop, NULL, 0) < 0)
 			return 1;
 	}

@@ -21,7 +21,7 @@
 #define PRODUCERS	3
 #define CONSUMERS	2
 #define ITEMS		500	/* of each producer */
-#define VICTIM		1	/* dies with its last item in hand */
+#define VICTIM		1	/* dies while it adds its last item */
 
 struct buffer {
 	pthread_mutex_t mutex;
@@ -47,7 +47,7 @@ static void check(const char *what, int err)
 		fail(what, err);
 }
 
-/* The mutex is locked; @err shows whether its previous owner died. */
+/* The mutex is locked; @err shows whether its previous owner has died. */
 static void took(struct buffer *buffer, const char *what, int err)
 {
 	if (err == EOWNERDEAD) {
@@ -68,8 +68,8 @@ static void lock(struct buffer *buffer)
 }
 
 /*
- * If all processes wait, none detects that the owner of the mutex died: so each waiter checks every
- * second.
+ * If all processes wait, none detects that the owner of the mutex has died. Therefore each waiter
+ * checks every second.
  */
 static void wait_for(struct buffer *buffer, pthread_cond_t *cond)
 {

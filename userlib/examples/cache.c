@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A cache behind a read-write lock, written against pthreads: many threads look values up, few
- * compute missing values. The Makefile builds it twice: as it is, and with -include
+ * A cache behind a read-write lock, written against pthreads: many threads look up values, and a
+ * few threads compute missing values. The Makefile builds it twice: as it is, and with -include
  * memwait/pthread.h.
  */
 #include <errno.h>

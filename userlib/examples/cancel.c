@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The ways in which an operation can end: it completes, it times out, or it is cancelled, here by
- * another thread. Each operation ends once, and an operation that timed out or was cancelled does
- * not leave the lock locked.
+ * An operation can end in three ways: it completes, it times out, or it is cancelled, in this
+ * example by another thread. Each operation ends once, and an operation that timed out or was
+ * cancelled does not leave the lock locked.
  */
 #include <errno.h>
 #include <pthread.h>

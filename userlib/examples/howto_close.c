@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A loop that another thread runs is closed while one of its operations is still pending. */
+/* Closes a loop that another thread runs, while one of the loop's operations is still pending. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -37,7 +37,8 @@ int main(void)
 	printf("pending: %zu\n", memwait_loop_pending(loop));
 
 	/*
-	 * First all threads leave the loop; a thread that is about to run it returns immediately.
+	 * First make all threads leave the loop; a thread that is about to run the loop returns
+	 * immediately.
 	 */
 	if (memwait_loop_stop(loop) < 0 || pthread_join(thread, &failed) || failed)
 		return 1;

@@ -12,7 +12,7 @@
 #include <memwait.h>
 
 static struct bank {
-	memwait_mutex_t accounts[2];	/* robust, so each records its owner */
+	memwait_mutex_t accounts[2];	/* robust, so that each records its owner */
 	memwait_barrier_t both;
 } *bank;
 
@@ -39,7 +39,7 @@ int main(void)
 		if (memwait_mutex_init(&bank->accounts[i], MEMWAIT_MUTEX_ROBUST) ||
 		    pthread_create(&thread, NULL, transfer, &bank->accounts[i]))
 			return 1;
-	while (!status)	/* the threads may not wait yet */
+	while (!status)	/* the threads may not be waiting yet */
 		status = system("memwaitctl owners");
 	return WIFEXITED(status) && WEXITSTATUS(status) == 1 ? 0 : 4;
 }

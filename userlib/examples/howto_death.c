@@ -66,7 +66,7 @@ static void is_gone(memwait_op_t *op, int result, void *data)
 
 int main(void)
 {
-	struct timespec limit = { .tv_sec = time(NULL) + 60 };	/* if the sender cannot begin */
+	struct timespec limit = { .tv_sec = time(NULL) + 60 };	/* if the sender fails */
 	struct pollfd fd = { .events = POLLIN };
 	memwait_op_t death, reception;
 	memwait_loop_t *loop;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Programs that have only the name of a file in common. The first program creates the file. */
+/* Programs that share only the name of a file. The first program creates the file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static int take_turn(struct shared *shared)
 {
 	int err = memwait_mutex_lock(&shared->mutex);
 
-	if (err == EOWNERDEAD)	/* locked, too; repair the data of the dead owner here */
+	if (err == EOWNERDEAD)	/* the mutex is locked; repair the dead owner's data here */
 		err = memwait_mutex_consistent(&shared->mutex);
 	if (err)
 		return err;

@@ -12,7 +12,7 @@
 
 #include <memwait.h>
 
-/* MEMWAIT_PRIVATE: within a process. Such a wait does not look up the mapping. */
+/* MEMWAIT_PRIVATE: only this process uses the mutex, so a wait need not look up the mapping. */
 static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_PRIVATE);
 static memwait_sem_t is_late = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 0);
 static int value;	/* protected by the mutex */

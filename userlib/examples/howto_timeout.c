@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Waits that end without success: by a timeout, or by a signal. */
+/* Waits that end because of a timeout or a signal. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,13 +32,16 @@ int main(void)
 	memwait_op_t op;
 	int result;
 
-	/* A thread and a timeout. The thread holds the lock already. */
+	/* A thread and a timeout. The thread already holds the lock. */
 	if (memwait_mutex_lock(&mutex))
 		return 1;
 	result = memwait_mutex_clocklock(&mutex, MEMWAIT_RELATIVE, &twenty_ms);
 	printf("thread: %s\n", result == ETIMEDOUT ? "timed out" : "locked");
 
-	/* A thread and a signal. The signal repeats: the first may come before the wait. */
+	/*
+	 * A thread and a signal. The signal is repeated, because the first signal may come before
+	 * the wait.
+	 */
 	sigaction(SIGALRM, &action, NULL);
 	ualarm(20000, 20000);
 	result = memwait_sem_wait(&sem);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A thread waits for a lock until ^C, or until another thread asks it to end. It sleeps, without
- * polling, and retains its queue position after a signal that does not end the wait.
+ * A thread waits for a lock. ^C, or a request by another thread, ends the wait. The thread sleeps,
+ * without polling, and retains its queue position after a signal that does not end the wait.
  */
 #include <errno.h>
 #include <pthread.h>

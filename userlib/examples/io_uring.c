@@ -18,7 +18,7 @@ static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
 static memwait_cond_t cond = MEMWAIT_COND_INIT;
 static int ready, seen;
 
-/* Called with the mutex locked. */
+/* The caller holds the mutex. */
 static void look(memwait_op_t *op, int result, void *data)
 {
 	(void)data;

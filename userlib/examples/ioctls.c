@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Each ioctl of /dev/memwait without the library: the examples of Documentation/memwait.rst, and a
- * test that they behave as that page says.
+ * Uses each ioctl of /dev/memwait without the library: the examples in Documentation/memwait.rst,
+ * and a test that they behave as that page says.
  */
 #include <errno.h>
 #include <fcntl.h>

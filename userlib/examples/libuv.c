@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A memwait loop in a libuv loop: a uv_poll_t on the loop's descriptor. The poll handle keeps
- * uv_run() alive exactly while an operation is pending, unlike Atomics.waitAsync in Node.js.
+ * A memwait loop in a libuv loop: a uv_poll_t on the loop's descriptor. The poll handle prevents
+ * uv_run() from returning exactly while an operation is pending, unlike Atomics.waitAsync in
+ * Node.js.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -84,7 +85,7 @@ int main(void)
 		return 1;
 	keep_alive_for_pending();
 
-	/* Returns by itself when nothing is pending any more. */
+	/* Returns when nothing is pending any more. */
 	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
 	pthread_join(thread, NULL);
 	uv_close((uv_handle_t *)&handle, NULL);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Pascal's triangle, a row at a time, written against pthreads. Each thread computes a part of the
- * row, all threads meet at a barrier, and one of them is the serial thread of the row. The Makefile
- * builds it twice: as it is, and with -include memwait/pthread.h.
+ * Computes Pascal's triangle, one row at a time, written against pthreads. Each thread computes a
+ * part of the row, all threads meet at a barrier, and one of them is the serial thread of the row.
+ * The Makefile builds it twice: as it is, and with -include memwait/pthread.h.
  */
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Dijkstra's dining philosophers, written against pthreads: a monitor of one mutex, and a condition
- * variable for each philosopher. The Makefile builds it twice: as it is, and with -include
- * memwait/pthread.h.
+ * Dijkstra's dining philosophers, written against pthreads: a monitor that consists of one mutex
+ * and a condition variable for each philosopher. The Makefile builds it twice: as it is, and with
+ * -include memwait/pthread.h.
  */
 #include <pthread.h>
 #include <stdio.h>

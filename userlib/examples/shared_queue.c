@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * SharedQueue: send and receive over a mutex and two condition variables, in memory that two
+ * SharedQueue: a queue that consists of a mutex and two condition variables, in memory that two
  * processes map at different addresses. The receiver blocks; the sender either blocks or is an
  * event loop.
  */

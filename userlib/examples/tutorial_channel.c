@@ -24,7 +24,7 @@ static int send_all(memwait_channel_t *channel)
 	return memwait_channel_close(channel) ? 1 : 0;
 }
 
-/* Takes all items that are there, and then waits for more with the same operation. */
+/* Receives all items that are available, and then waits for more with the same operation. */
 static void receive(memwait_op_t *op, int result, void *channel)
 {
 	while (!result) {

@@ -50,7 +50,7 @@ int main(void)
 {
 	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct timespec limit = { .tv_sec = time(NULL) + 60 };	/* if the child fails */
+	struct timespec limit = { .tv_sec = time(NULL) + 60 };	/* in case the child fails */
 	struct pollfd fd = { .events = POLLIN };
 	memwait_loop_t *loop;
 	memwait_op_t op;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A lock between two processes: a thread of one process holds the lock, the event loop of the other
- * process waits for it.
+ * A lock between two processes: a thread in one process holds the lock, and the event loop in the
+ * other process waits for it.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * memwaitctl: shows waiters, their words and their owners; lets shell scripts wait and notify. See
  * memwaitctl(8).
  *
- * Waits and notifies use the device. Waiters and users are listed from debugfs, events from tracefs. The path
- * of a word's file comes from the maps of its waiter's process.
+ * Waits and notifies use the device. Waiters and users are listed from debugfs, events from
+ * tracefs. The path of a word's file is taken from the maps of a process that waits for the word.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -177,7 +177,7 @@ static uint64_t now(void)
 
 /* The device */
 
-/* Explains a negative error number of opening the device. */
+/* Explains a negative error number from opening the device. */
 static const char *device_hint(int error)
 {
 	switch (-error) {
@@ -287,7 +287,7 @@ struct mapped {
 	char *word;
 };
 
-/* Maps the word of a file read-only. */
+/* Maps the word in a file read-only. */
 static struct mapped map_word(const char *file, uint64_t offset, unsigned int size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -414,7 +414,7 @@ struct rows {
 	struct row *row;
 };
 
-/* The number in a column, or 0. */
+/* Returns the number in a column, or 0. */
 static uint64_t value(const struct row *row, int column)
 {
 	return strtoull(row->column[column], NULL, 10);
@@ -509,7 +509,7 @@ static void free_rows(struct rows *rows)
 
 /*
  * Parses a line of /proc/PID/maps. Stores the device and inode in @name, in the notation of words.
- * Returns the file's path or NULL.
+ * Returns the file's path, or NULL.
  */
 static const char *parse_map(char *line, char *name, size_t size)
 {
@@ -738,8 +738,9 @@ static const struct row *waits_as(const struct rows *rows, uint64_t id)
 }
 
 /*
- * True if a thread waits, directly or through other threads, for itself. A thread waits for one
- * owner at a time, so there is one chain. @least: least id of the cycle, to report each cycle once.
+ * Returns true if a thread waits, directly or through other threads, for itself. A thread waits for
+ * one owner at a time, so there is one chain. @least: the lowest id in the cycle, so that each
+ * cycle is reported once.
  */
 static bool is_deadlocked(const struct rows *rows, const struct row *row, uint64_t *least)
 {
@@ -760,7 +761,7 @@ static bool is_deadlocked(const struct rows *rows, const struct row *row, uint64
 	return false;
 }
 
-/* True if the same thread still waits on the same word for the same owner. */
+/* Returns true if the same thread is still waiting on the same word for the same owner. */
 static bool waits_still(const struct rows *rows, const struct row *row)
 {
 	const struct row *later = waits_as(rows, value(row, SELF));
@@ -864,7 +865,7 @@ static int do_owners(int argc, char **argv)
 		usage();
 	if (option == 'a')
 		return show_all();
-	/* Read twice: only a persistent cycle is a deadlock. */
+	/* Read the list twice, because only a persistent cycle is a deadlock. */
 	rows = read_queues();
 	nanosleep(&pause, NULL);
 	later = read_queues();
@@ -1123,7 +1124,7 @@ static void read_events(struct word_use **uses, size_t *nr, uint64_t until)
 	while (!stopped && now() < until) {
 		n = read(events, buffer + length, sizeof(buffer) - 1 - length);
 		if (n <= 0) {
-			/* poll() on trace_pipe wakes late. */
+			/* poll() on trace_pipe returns late. */
 			nanosleep(&pause, NULL);
 			continue;
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The main use, on real input, while processes die: several processes that share a memfd count the
- * words of a text. A supervisor kills them at random and starts new ones, and the result is the
- * same as that of a single process.
+ * Several processes that share a memfd count the words in a text, while some of them die. A
+ * supervisor kills the workers at random and starts new workers, and the result is the same as the
+ * result of a single process.
  *
  *	supervisor,      --pieces of the text-->  channel  -->  workers,    --words-->  table,
  *	an epoll loop						which block		with a mutex
@@ -14,8 +14,8 @@
  *
  *	A piece that the worker had received is lost; the channel continues to work. For each piece,
  *	the table records whether it has been counted. When the channel is empty, the supervisor
- *	sends all other pieces again. It need not know which worker had them, or whether a living
- *	worker still has one: a piece that comes twice is counted once.
+ *	sends all other pieces again. It need not know which worker had received them, or whether a
+ *	living worker is still counting one of them: a piece that is sent twice is counted once.
  *
  * The supervisor never blocks on any of these: it sends with memwait_channel_send_async(), and
  * looks at the table with memwait_mutex_execute_locked(). The loop's descriptor is in one epoll set
@@ -44,7 +44,7 @@
 #define ITEMS		64		/* in the channel; an item is the number of a piece */
 #define LOOK_NS		100000000	/* 0.1 s */
 #define KILL_NS		2000000		/* a kill is late by at most this time */
-#define STUCK_S		60		/* this time without a new piece is a failure */
+#define STUCK_S		60		/* after this time without a new piece, the demo fails */
 
 static const char *const doings[DOINGS] = {
 	[STARTING] = "had just been started",
@@ -95,7 +95,7 @@ void check(int error, const char *what)
 	}
 }
 
-/* Each process maps the memfd at an address of its own. */
+/* Each process maps the memfd at its own address. */
 static struct shared *map_shared(const struct supervisor *s, size_t shift)
 {
 	char *place = mmap(NULL, s->shared_size + (shift << 16), PROT_NONE,
@@ -174,7 +174,7 @@ static void kill_one(struct supervisor *s)
 	time_to_kill(s);
 }
 
-/* Called with the mutex locked. Pieces that have not been counted must be sent. */
+/* The caller holds the mutex. Pieces that have not been counted must be sent. */
 static void plan(struct supervisor *s)
 {
 	uint32_t i;
@@ -247,7 +247,7 @@ static void ask_to_look(struct supervisor *s)
 {
 	int error = memwait_mutex_execute_locked(&s->shared->mutex, &s->look);
 
-	/* EBUSY: the previous operation still waits for the mutex. */
+	/* EBUSY: the previous operation is still waiting for the mutex. */
 	if (error != EINPROGRESS && error != EBUSY)
 		check(error, "memwait_mutex_execute_locked");
 }

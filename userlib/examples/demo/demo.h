@@ -60,7 +60,7 @@ bool table_equal(const struct table *a, struct table *b, const char *text);
 /* worker.c: the workers and their shared memory */
 
 #define MAX_WORKERS	64
-#define PIECE_SIZE	1024		/* some lines; longer ones are cut between two words */
+#define PIECE_SIZE	1024		/* some lines; a long line is split between two words */
 #define PIECE_WORDS	(PIECE_SIZE / 2)
 #define PIECE_CHANGES	(3 * PIECE_WORDS + 5)
 
@@ -69,7 +69,7 @@ enum doing { STARTING, RECEIVING, COUNTING, LOCKING, UPDATING, DOINGS };
 
 struct worker {
 	_Atomic enum doing doing;
-	uint64_t pieces;		/* that it has counted; protected by the mutex */
+	uint64_t pieces;		/* that the worker has counted; protected by the mutex */
 	uint64_t words;			/* likewise */
 };
 

@@ -13,7 +13,7 @@ bool is_word(char c)
 	return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Finds the next word between *@at and @end, and moves *@at behind it. */
+/* Finds the next word between *@at and @end, and moves *@at to the end of the word. */
 bool next_word(const char *text, size_t end, size_t *at, struct word *word)
 {
 	uint32_t hash = 2166136261;	/* FNV-1a */

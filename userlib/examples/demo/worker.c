@@ -35,7 +35,7 @@ static void set(struct shared *shared, uint64_t *word, uint64_t value)
 	*word = value;
 }
 
-/* From here on the changes are permanent. */
+/* After this store the changes are permanent. */
 static void commit(struct shared *shared)
 {
 	keep_order();
@@ -44,8 +44,8 @@ static void commit(struct shared *shared)
 }
 
 /*
- * The mutex is locked, and its last owner died while it held the mutex. If this process dies as
- * well, the next owner comes here and continues.
+ * The mutex is locked, and its last owner died while it held the mutex. If this process also dies,
+ * the next owner calls this function and continues.
  */
 void recover(struct shared *shared)
 {
@@ -87,7 +87,7 @@ static size_t split(const char *text, uint64_t piece, struct word *words)
 	return n;
 }
 
-/* Called with the mutex locked. */
+/* The caller holds the mutex. */
 static void add_piece(struct shared *shared, const char *text, struct worker *self,
 		      struct piece *piece, const struct word *words, size_t n)
 {
