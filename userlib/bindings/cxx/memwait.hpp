@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * libmemwait for C++17, with the standard's names and exceptions, for objects of one process or of
- * several. With C++20, coroutines can await every object. See memwait_cxx(7).
+ * libmemwait for C++17, with the standard library's names and exceptions, for objects that one
+ * process uses or that several processes share. With C++20, coroutines can await every object. See
+ * memwait_cxx(7).
  *
- * An object has the same layout as in C, and native_handle() returns the C object: both languages
- * can use one object.
+ * An object has the same layout as in C, and native_handle() returns the C object: programs in both
+ * languages can use the same object.
  */
 #ifndef MEMWAIT_HPP
 #define MEMWAIT_HPP
@@ -60,7 +61,7 @@ enum sharing : unsigned int {
 	process_private = MEMWAIT_PRIVATE
 };
 
-/* The category of all errors thrown here. They compare equal to std::errc. */
+/* The category of all errors that this header throws. The errors can be compared with std::errc. */
 inline const std::error_category &error_category() noexcept
 {
 	struct category final : std::error_category {
@@ -101,8 +102,8 @@ inline int check_result(int result, const char *what)
 }
 
 /*
- * For functions that only try. Returns false for the error @no, which means that the attempt
- * failed.
+ * Like check(), for functions that only try. Returns false for the error @no, which means that the
+ * attempt failed.
  */
 inline bool check_try(int err, int no, const char *what)
 {
@@ -111,7 +112,7 @@ inline bool check_try(int err, int no, const char *what)
 	return !err;
 }
 
-/* Times before the epoch have passed; times beyond 64-bit nanoseconds never come. */
+/* Times before the epoch count as passed; times beyond 64-bit nanoseconds never come. */
 template <class Rep, class Period>
 std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
 {
@@ -127,8 +128,8 @@ std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
 		return time;
 	}
 	/*
-	 * Convert whole seconds first: a direct conversion to nanoseconds multiplies the count of
-	 * an unusual period before it divides, which would overflow for a long time.
+	 * Convert whole seconds first: for an unusual period, a direct conversion to nanoseconds
+	 * multiplies the count before it divides, which would overflow if the time is long.
 	 */
 	if constexpr (!std::chrono::treat_as_floating_point_v<Rep>)
 		whole = std::chrono::floor<std::chrono::seconds>(since);
@@ -145,7 +146,7 @@ inline constexpr bool is_kernels = std::is_same_v<Clock, std::chrono::steady_clo
 
 } /* namespace detail */
 
-/* A deadline: a duration from now, or a time of steady_clock or system_clock. */
+/* A deadline: a duration from now, or a time on steady_clock or system_clock. */
 struct deadline {
 	template <class Rep, class Period>
 	deadline(const std::chrono::duration<Rep, Period> &from_now)
@@ -179,7 +180,7 @@ struct deadline {
 
 namespace detail {
 
-/* The deadline of another clock: exact if that clock runs like steady_clock. */
+/* The deadline for another clock: exact if that clock runs at the rate of steady_clock. */
 template <class Clock, class Duration>
 deadline at_or_near(const std::chrono::time_point<Clock, Duration> &time)
 {
@@ -251,7 +252,7 @@ inline constexpr bool is_channel<channel<T>> = true;
 template <class T, class... Types>
 inline constexpr bool is_one_of = (std::is_same_v<T, Types> || ...);
 
-/* Refuses types that are not objects in shared memory, which would otherwise compile. */
+/* Refuses types that cannot be objects in shared memory; otherwise such types would compile. */
 template <class T>
 constexpr void check_object()
 {
@@ -268,7 +269,10 @@ constexpr void check_object()
 
 } /* namespace detail */
 
-/* Returns the object at @memory, which its constructor, a C function or zeroing has initialised. */
+/*
+ * Returns the object at @memory, which must have been initialised by its constructor, by a C
+ * function or by zeroing.
+ */
 template <class T>
 T &attach(void *memory)
 {
@@ -276,7 +280,10 @@ T &attach(void *memory)
 	return *std::launder(static_cast<T *>(detail::check_place(memory, alignof(T))));
 }
 
-/* Shared memory: a file, or, without a file, memory of this process and its future children. */
+/*
+ * Shared memory: a file or, without a file, memory that this process shares with its future
+ * children.
+ */
 class mapping {
 public:
 	explicit mapping(std::size_t size) : size_(size)
@@ -329,7 +336,10 @@ public:
 		return size_;
 	}
 
-	/* The address at @offset. Throws unless @size bytes from there are within the mapping. */
+	/*
+	 * Returns the address at @offset. Throws unless @size bytes from @offset are within the
+	 * mapping.
+	 */
 	void *at(std::size_t offset, std::size_t size) const
 	{
 		detail::check(offset > size_ || size > size_ - offset ? EINVAL : 0,
@@ -369,7 +379,7 @@ namespace detail {
 /*
  * An operation of a loop. While it waits, it is in the loop's list, where close() finds it. A
  * waiting operation may be destroyed only by the thread that dispatches the loop, just as a
- * coroutine must not be destroyed while another thread resumes it. In a child of fork() it stays in
+ * coroutine must not be destroyed while another thread resumes it. In a child process it stays in
  * its waiting state until it is destroyed, and accesses neither its loop, which may have been
  * freed, nor the list.
  */
@@ -412,7 +422,7 @@ protected:
 
 	void cancel() noexcept;
 
-	/* Dispatches the loop until this operation has ended. Throws EPERM in a child of fork(). */
+	/* Dispatches the loop until this operation has ended. Throws EPERM in a child process. */
 	void await_end()
 	{
 		while (is_waiting()) {
@@ -463,8 +473,8 @@ public:
 
 	/*
 	 * Cancels all waits: coroutines are resumed, and throw std::errc::operation_canceled. Later
-	 * waits on this loop throw the same. Within dispatch() or run() this throws
-	 * std::errc::device_or_resource_busy and does nothing. In a child of fork() nothing is
+	 * waits on this loop throw the same error. Within dispatch() or run() this function throws
+	 * std::errc::device_or_resource_busy and does nothing. In a child process nothing is
 	 * resumed.
 	 */
 	void close()
@@ -490,9 +500,9 @@ public:
 	}
 
 	/*
-	 * Runs up to @most callbacks, and returns how many it ran. Never blocks. One call for each
-	 * readiness is enough, even with edge-triggered polling: callbacks that are left over by
-	 * @most cause a new edge.
+	 * Runs up to @most callbacks, and returns how many it ran. Never blocks. One call each time
+	 * the descriptor becomes readable is enough, even with edge-triggered polling: callbacks
+	 * that do not run because of @most cause a new edge.
 	 */
 	int dispatch(unsigned int most = MEMWAIT_ALL)
 	{
@@ -539,7 +549,7 @@ public:
 		return loop_;
 	}
 
-	/* Returns false in a child of fork(), where the loop of the parent is unusable. */
+	/* Returns false in a child process, where the loop of the parent is unusable. */
 	bool is_ours() const noexcept
 	{
 		return getpid() == process_;
@@ -566,8 +576,8 @@ private:
 
 		/*
 		 * After fork(), the lock may be held by a thread that does not exist in the child,
-		 * and the list is never emptied there. No operation begins to wait in the child, so
-		 * the operation need not be in the list.
+		 * and the list is never emptied in the child. No operation begins to wait in the
+		 * child, so the operation need not be in the list.
 		 */
 		if ((!guard || first_) && !is_ours())
 			return loop_;
@@ -580,7 +590,7 @@ private:
 		if (first_)
 			first_->previous_ = &operation;
 		first_ = &operation;
-		/* relaxed: the operation has not begun, so other threads do not know it */
+		/* relaxed: the operation has not begun, so no other thread can access it */
 		operation.is_waiting_.store(true, std::memory_order_relaxed);
 		return true;
 	}
@@ -640,7 +650,7 @@ inline void operation::cancel() noexcept
 	if (!is_waiting())
 		return;
 	if (getpid() != process_) {
-		/* relaxed: the child has no other thread that knows it */
+		/* relaxed: in the child no other thread can access it */
 		is_waiting_.store(false, std::memory_order_relaxed);
 		return;
 	}
@@ -674,7 +684,7 @@ inline void operation::call_back(memwait_op_t *, int result, void *data) noexcep
 
 #ifdef __cpp_impl_coroutine
 
-/* This is not a concept, for C++17 with -fcoroutines. */
+/* This is not a concept, because C++17 with -fcoroutines has none. */
 template <class Finish, class = void>
 inline constexpr bool can_be_abandoned = false;
 
@@ -745,7 +755,10 @@ private:
 	bool has_waited_ = false;
 };
 
-/* @Finish returns a guard. A guard without a name unlocks at the end of its statement. */
+/*
+ * @Finish returns a guard. A guard that is not stored in a variable unlocks at the end of its
+ * statement.
+ */
 template <class Begin, class Finish>
 class [[nodiscard]] locking : public awaitable<Begin, Finish> {
 public:
@@ -768,7 +781,7 @@ class condition_variable;
 
 namespace detail {
 
-/* The loop of the calling thread, for waits that another thread may end. */
+/* Returns the loop of the calling thread, for waits that another thread may end. */
 inline loop &own_loop()
 {
 	static thread_local std::optional<loop> own;
@@ -779,9 +792,9 @@ inline loop &own_loop()
 }
 
 /*
- * The common functions of mutexes, with the standard's names. @Mutex::settle(err, no) converts the
- * result of the library: it returns true if the mutex is locked, false for @no, and throws
- * otherwise.
+ * The common functions of mutexes, with the standard library's names. @Mutex::settle(err, no)
+ * converts the result of the library: it returns true if the mutex is locked, false for @no, and
+ * throws otherwise.
  */
 template <class Mutex>
 class lockable {
@@ -891,7 +904,7 @@ private:
 
 	bool settle(int err, int no)
 	{
-		/* The attached C object is a robust mutex, which cannot be repaired here. */
+		/* The attached C object is a robust mutex, which this class cannot repair. */
 		if (err == EOWNERDEAD)
 			memwait_mutex_unlock(&mutex_);
 		return detail::check_try(err, no, "memwait: locking a mutex");
@@ -987,8 +1000,8 @@ public:
 
 	/*
 	 * Waits for woken threads to leave. Does not wait for threads that have not been woken, or
-	 * for coroutines, which must not be resumed afterwards. Therefore threads may wait for a
-	 * static object at exit().
+	 * for coroutines, which must not be resumed afterwards. Therefore threads may be waiting
+	 * for a static object when the program calls exit().
 	 */
 	~condition_variable()
 	{
@@ -1027,7 +1040,7 @@ public:
 	{
 		std::cv_status status = wait_by(lock, detail::at_or_near(time));
 
-		/* A timeout may be early by another clock: treat that as a spurious wake-up. */
+		/* On another clock a timeout may be early: treat it as a spurious wake-up. */
 		if (!detail::is_kernels<Clock> && Clock::now() < time)
 			status = std::cv_status::no_timeout;
 		return status;
@@ -1119,7 +1132,7 @@ public:
 #ifdef __cpp_impl_coroutine
 	/*
 	 * Use co_await in a loop that checks the condition. If the coroutine is destroyed while it
-	 * waits, @lock does not own the mutex any more.
+	 * is waiting, @lock does not own the mutex any more.
 	 */
 	template <class Mutex>
 	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock)
@@ -1150,7 +1163,7 @@ private:
 	}
 
 	/*
-	 * After an error that reports a death, settle() of the mutex finds out whether the mutex is
+	 * After an error that reports a death, the mutex's settle() determines whether the mutex is
 	 * locked.
 	 */
 	template <class Mutex>
@@ -1190,8 +1203,8 @@ private:
 #ifdef __cpp_lib_jthread
 	/*
 	 * A stop request stops the loop, and this thread then wakes all waiters. A request between
-	 * the check of the token and the wait is not lost, because the loop remembers the stop, and
-	 * the operation already waits.
+	 * the check of the token and the wait is not lost, because the loop records the stop, and
+	 * the operation is already waiting.
 	 */
 	template <class Mutex>
 	std::cv_status wait_for_stop(std::unique_lock<Mutex> &lock, const std::stop_token &token,
@@ -1213,8 +1226,8 @@ private:
 		if (err != EINPROGRESS)
 			return settle(lock, err);
 		/*
-		 * If the thread were cancelled here, its stack would be freed with a pending
-		 * operation on it.
+		 * If the thread were cancelled in this call, its stack would be freed while an
+		 * operation on it is pending.
 		 */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		while ((err = -memwait_op_wait(&op, &result)) == EINTR) {
@@ -1471,8 +1484,9 @@ struct robust_shared_state {
 };
 
 /*
- * Like robust_mutex, for a writer that dies. A reader that finds this also calls @repair, with the
- * write lock held. If a reader dies, the lock stays locked for reading, and no writer can lock it.
+ * Like robust_mutex, for a writer that dies. A reader that finds the writer dead also calls
+ * @repair, with the write lock held. If a reader dies, the lock stays locked for reading, and no
+ * writer can lock it.
  */
 class robust_shared_mutex : public detail::shared_lockable<robust_shared_mutex> {
 public:
@@ -1490,8 +1504,8 @@ public:
 
 #ifdef __cpp_impl_coroutine
 	/*
-	 * Tasks of <memwait/task.hpp>, which a caller must include. Unlike the operations of other
-	 * classes, a task begins immediately.
+	 * Tasks of <memwait/task.hpp>, which a caller must include. Unlike the asynchronous
+	 * functions of other classes, a task begins immediately.
 	 */
 	task<std::shared_lock<robust_shared_mutex>> lock_shared_async(loop &owner);
 	task<std::shared_lock<robust_shared_mutex>> try_lock_shared_async(loop &owner,
@@ -1521,13 +1535,13 @@ private:
 };
 
 /*
- * shared_mutex prefers readers, like glibc's lock; fair_shared_mutex is first come, first served.
+ * shared_mutex prefers readers, like glibc's lock; fair_shared_mutex is acquired in FIFO order.
  */
 using shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_PREFER_READER>;
 using shared_timed_mutex = shared_mutex;
 using fair_shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_FAIR>;
 
-/* As in the standard, the parameter LeastMax is only a promise. */
+/* As in the standard library, the parameter LeastMax is only a promise. */
 template <std::ptrdiff_t LeastMax = MEMWAIT_SEM_VALUE_MAX, unsigned int Flags = 0>
 class counting_semaphore {
 	static_assert(Flags == 0 || Flags == MEMWAIT_SEM_FAIR);
@@ -1639,10 +1653,10 @@ private:
 };
 
 using binary_semaphore = counting_semaphore<1>;
-/* A post goes to the oldest waiter. */
+/* A post is handed to the oldest waiter. */
 using fair_semaphore = counting_semaphore<MEMWAIT_SEM_FAIR_VALUE_MAX, MEMWAIT_SEM_FAIR>;
 
-/* The result of a meeting: one participant gets serial. */
+/* The result of a wait at a barrier: one participant gets serial. */
 enum class barrier_status { met, serial, timeout };
 
 /*
@@ -1656,8 +1670,9 @@ public:
 	using native_handle_type = memwait_barrier_t *;
 
 	/*
-	 * The argument of wait(), in the thread that has arrived. If the token is destroyed before
-	 * the others have arrived, or if its thread ends, the arrival is withdrawn.
+	 * The argument for wait(), which must be called in the thread that has arrived. If the
+	 * token is destroyed before the others have arrived, or if its thread ends, the arrival is
+	 * withdrawn.
 	 */
 	class arrival_token {
 	private:
@@ -1986,7 +2001,7 @@ private:
 
 /*
  * A bounded queue of items, in memory that the caller provides and that must outlive it. This class
- * is a handle: it can be moved, and each process has its own handle of the channel.
+ * is a handle: it can be moved, and each process has its own handle to the channel.
  */
 template <class T>
 class channel {
@@ -1996,15 +2011,15 @@ public:
 	using native_handle_type = memwait_channel_t *;
 
 	/*
-	 * Returns the size of the memory, or 0 if it is too large. Align it to 8 bytes, better to
-	 * 64.
+	 * Returns the size of the memory, or 0 if it is too large. Align the memory to 8 or,
+	 * better, 64 bytes.
 	 */
 	static std::size_t size(std::size_t capacity) noexcept
 	{
 		return memwait_channel_size(sizeof(T), capacity);
 	}
 
-	/* Makes an empty channel, in memory of @bytes. */
+	/* Creates an empty channel in @bytes bytes of memory. */
 	channel(void *memory, std::size_t bytes, std::size_t capacity,
 		sharing users = process_shared)
 		: channel_(to_channel(memory)), capacity_(capacity)
@@ -2014,8 +2029,8 @@ public:
 	}
 
 	/*
-	 * Attaches to an existing channel. Throws std::errc::invalid_argument if it is larger than
-	 * @bytes, or has items of another size.
+	 * Attaches to an existing channel. Throws std::errc::invalid_argument if the channel is
+	 * larger than @bytes, or has items of another size.
 	 */
 	static channel attach(void *memory, std::size_t bytes)
 	{
@@ -2156,7 +2171,7 @@ public:
 #endif
 
 private:
-	/* T needs no default constructor: the library writes its bytes. */
+	/* T needs no default constructor, because the library writes its bytes. */
 	union place {
 		place() noexcept : nothing{}
 		{
@@ -2232,7 +2247,7 @@ enum class outcome {
 
 namespace detail {
 
-/* Prevents deduction of T, like std::type_identity of C++20. */
+/* Prevents deduction of T, like std::type_identity in C++20. */
 template <class T>
 struct same {
 	using type = T;
@@ -2395,8 +2410,8 @@ auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expec
 #endif
 
 /*
- * A std::atomic whose wait() and notify_...() work for all processes that map it, even in C++17. It
- * has the layout of std::atomic, and is a word for all functions here.
+ * A std::atomic whose wait() and notify_...() work between all processes that map it, even in
+ * C++17. It has the layout of std::atomic, and is a word for all functions in this header.
  */
 template <class T, sharing Users = process_shared>
 class atomic : public std::atomic<T> {
@@ -2455,7 +2470,7 @@ struct any_of {
 
 	any_of(const Words &words, const deadline *then) noexcept
 		: waits(reinterpret_cast<const struct memwait_wait *>(std::data(words))),
-		  /* EINVAL for no words, and for too many. */
+		  /* EINVAL: there are no words, or too many words. */
 		  count(std::size(words) > MEMWAIT_GROUP_MAX ? 0 :
 			static_cast<unsigned int>(std::size(words))),
 		  time(then ? &then->time : nullptr),
@@ -2501,7 +2516,7 @@ struct any_waited {
 template <class Words>
 auto wait_any_by_async(loop &owner, Words &&words, const std::optional<deadline> &then)
 {
-	/* The array is in the awaitable, which does not move after it has begun. */
+	/* The array is in the awaitable, which does not move after the wait has begun. */
 	auto begin = [words = std::forward<Words>(words), then](memwait_op_t *op,
 								any_waited &waited) {
 		const any_of<std::decay_t<Words>> any(words, then ? &*then : nullptr);
@@ -2569,8 +2584,8 @@ auto wait_any_async(loop &owner, Words words, const deadline &then)
 
 /*
  * Calls @notified(count) within dispatch() each time that notifies have arrived, until the watch is
- * destroyed. The destructor waits for a call that runs in another thread, and dispatches the loop
- * while it waits. @notified must neither throw nor destroy the watch.
+ * destroyed. The destructor waits for a call that is running in another thread, and dispatches the
+ * loop while it waits. @notified must neither throw nor destroy the watch.
  */
 class watch : detail::operation {
 public:
@@ -2594,7 +2609,7 @@ public:
 		detail::check(err == EINPROGRESS ? 0 : err, "memwait::watch");
 	}
 
-	/* Cancel before the function is destroyed. */
+	/* Cancel the operation before the function is destroyed. */
 	~watch()
 	{
 		cancel();

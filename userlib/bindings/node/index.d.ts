@@ -16,10 +16,10 @@ export {};
 export type SharedMemory = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /**
- * Maps a file, given by its name or by a descriptor. A file that does not exist is created, and a
- * file shorter than size bytes is extended. Returns a SharedArrayBuffer if Node.js can create one
- * from mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of an
- * ArrayBuffer: each worker must call map() itself.
+ * Maps a file, which is identified by its name or by a descriptor. A file that does not exist is
+ * created, and a file shorter than size bytes is extended. Returns a SharedArrayBuffer if Node.js
+ * can create one from mapped memory, otherwise an ArrayBuffer. postMessage() copies the contents of
+ * an ArrayBuffer: each worker must call map() itself.
  */
 export function map(target: string | Buffer | URL | number,
 		    size: number): ArrayBuffer | SharedArrayBuffer;
@@ -56,8 +56,8 @@ type EngineAtomics = typeof globalThis.Atomics;
 type OwnAtomics = { wait: typeof wait; waitAsync: typeof waitAsync; notify: typeof notify };
 
 /**
- * The engine's Atomics, but with the wait, waitAsync and notify of this package. Waiters of these and waiters of the
- * engine's functions are in different queues.
+ * The engine's Atomics, but with the wait, waitAsync and notify of this package. Waiters of these
+ * functions and waiters of the engine's functions are in different queues.
  */
 export const Atomics: Omit<EngineAtomics, keyof OwnAtomics> & OwnAtomics;
 
@@ -68,8 +68,8 @@ export interface BlockingOptions {
 
 export interface Options extends BlockingOptions {
 	/**
-	 * Aborts the wait; nothing is consumed. Blocking functions reject this option: they could
-	 * not observe the signal.
+	 * Aborts the wait; nothing is consumed. Blocking functions reject this option, because they
+	 * could not observe the signal.
 	 */
 	signal?: AbortSignal;
 }
@@ -86,7 +86,7 @@ declare class SharedObject {
  * that failed and left it unlocked.
  */
 export interface Guard extends Disposable, AsyncDisposable {
-	/** The same as [Symbol.dispose](), which Node.js has since 18.18. */
+	/** The same as [Symbol.dispose](), which Node.js has had since 18.18. */
 	release(): void;
 }
 
@@ -110,7 +110,8 @@ export type Side = Omit<Lock, 'destroy'>;
 export interface LockOptions<L> {
 	/**
 	 * If the owner of a robust lock has died, the next owner first calls this function, with the
-	 * lock held. It must be synchronous: returning a promise is an error, like an exception.
+	 * lock held. It must be synchronous: returning a promise is an error, and has the same
+	 * effect as an exception.
 	 */
 	repair?: (lock: L) => void;
 }
@@ -166,7 +167,7 @@ export class Condition extends SharedObject {
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
 	 * Returns false if the wait timed out. The mutex is locked after a normal return, after an
-	 * abort, and after the timeout of a script. Code EPERM: the mutex was not locked. The mutex
+	 * abort, and after a script has timed out. Code EPERM: the mutex was not locked. The mutex
 	 * is unlocked after the codes EOWNERDEAD and ENOTRECOVERABLE and after an error from
 	 * repair. The mutex may be unlocked after other errors, such as ENOMEM and ENOSPC.
 	 */
@@ -179,7 +180,10 @@ export class Condition extends SharedObject {
 /** A memwait_sem_t. Zeroed memory is a semaphore with the value 0. */
 export class Semaphore extends SharedObject {
 	static readonly SIZE: number;
-	/** fair: a release goes to the oldest waiter. The value of a fair semaphore is at most 32767. */
+	/**
+	 * fair: a release is handed to the oldest waiter. The value of a fair semaphore is at most
+	 * 32767.
+	 */
 	static init(memory: SharedMemory, byteOffset?: number, value?: number,
 		    kind?: { fair?: boolean }): Semaphore;
 	constructor(memory: SharedMemory, byteOffset?: number);
@@ -200,8 +204,8 @@ export class Barrier extends SharedObject {
 	static init(memory: SharedMemory, byteOffset: number, parties: number): Barrier;
 	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
-	 * Returns true to one of the parties that met. Code EPIPE: the barrier was aborted or
-	 * reset. (A party in Python that times out aborts the barrier.)
+	 * Returns true to one of the parties that have met. Code EPIPE: the barrier was aborted or
+	 * reset. (A party in Python whose wait times out aborts the barrier.)
 	 */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
@@ -226,8 +230,8 @@ export class WaitGroup extends SharedObject {
 }
 
 /**
- * A memwait_event_t: a flag to wait for. It is aligned to 4 bytes. Zeroed memory is an event that is
- * not set.
+ * A memwait_event_t: a flag that callers can wait for. It is aligned to 4 bytes. Zeroed memory is
+ * an event that is not set.
  */
 export class Event extends SharedObject {
 	static readonly SIZE: number;

@@ -16,7 +16,7 @@ const addon = fs.existsSync(path.join(__dirname, 'memwait.node'))
 	? path.join(__dirname, 'memwait.node') : path.join(__dirname, 'build/Release/memwait.node');
 
 // Load the addon once for each thread, even if a test runner empties require.cache: an addon cannot
-// be unloaded, and each time that it is loaded it opens two descriptors of the device.
+// be unloaded, and each time it is loaded it opens two descriptors of the device.
 const loaded = Symbol.for(addon);
 if (!process[loaded])
 	Object.defineProperty(process, loaded, { value: require(addon) });
@@ -81,7 +81,8 @@ function checkOptions(options = {})
 	return options;
 }
 
-// These getters are taken from the prototype, because a program may override those of its objects.
+// These getters are taken from the prototype, because a program may override the getters of its
+// objects.
 const TypedArray = Object.getPrototypeOf(Int32Array.prototype);
 const bufferOf = getter(TypedArray, 'buffer');
 const lengthOf = getter(TypedArray, 'length');
@@ -89,7 +90,7 @@ const { keys } = TypedArray;
 
 // Memory
 
-// For each buffer of map(), the object that holds its mapping, even if the buffer is detached.
+// For each buffer from map(), the object that holds its mapping, even if the buffer is detached.
 const mappings = new WeakMap();
 
 // Returns undefined if the buffer is not in shared memory.
@@ -230,7 +231,7 @@ const { wait, waitAsync, notify } = {
 	},
 };
 
-// The engine's Atomics, with these three functions instead of the engine's.
+// The engine's Atomics, but with these three functions in place of the engine's.
 const Atomics = Object.create(Object.prototype,
 	Object.getOwnPropertyDescriptors(globalThis.Atomics));
 for (const value of [wait, waitAsync, notify]) {
@@ -342,7 +343,7 @@ function readOptions(options)
 	const timeout = timeoutOf(checked);
 	const { signal } = checked;
 	if (signal !== undefined) {
-		// A signal of another realm or of a library is accepted.
+		// A signal from another realm or from a library is accepted.
 		for (const name of ['throwIfAborted', 'addEventListener', 'removeEventListener']) {
 			if (typeof signal?.[name] !== 'function')
 				throw wrongType('signal must be an AbortSignal');
@@ -352,8 +353,8 @@ function readOptions(options)
 	return [timeout, signal];
 }
 
-// Returns the result, or a promise of it. @users: objects that must live while the operation is
-// pending.
+// Returns the result, or a promise of it. @users: objects that must stay alive while the operation
+// is pending.
 function begin(call, object, [timeout, signal], extra, users = object)
 {
 	const result = native.waitObject(call, nativeOf(object), timeout, extra, users,
@@ -379,8 +380,8 @@ function readBlocking(options)
 	return timeout;
 }
 
-// @users: as in begin(). Objects that are not arguments of the call could be collected while it
-// blocks.
+// @users: as in begin(). Objects that are not arguments of the call could be garbage-collected
+// while it blocks.
 function block(call, object, timeout, extra, users = object)
 {
 	return native.waitObject(call, nativeOf(object), timeout, extra, undefined, false, users);
@@ -422,7 +423,7 @@ if (Symbol.dispose) {
 
 let acquired, guardOf, setGuard;
 
-// A Mutex, or the reader or writer of an RWLock. #guard is that of the exclusive holder.
+// A Mutex, or the reader or writer of an RWLock. #guard is the guard of the exclusive holder.
 class Lock extends SharedObject {
 	#call;
 	#repair;
@@ -502,7 +503,7 @@ class Lock extends SharedObject {
 	}
 
 	/*
-	 * Called with the lock held. @died: the last owner died while it held the lock. If the
+	 * The caller holds the lock. @died: the last owner died while it held the lock. If the
 	 * repair fails, the lock is unlocked, and every later user gets ENOTRECOVERABLE.
 	 */
 	static #acquired(lock, died) {
@@ -748,7 +749,7 @@ class Barrier extends SharedObject {
 	}
 }
 
-// Returns false for a timeout. Rethrows every other error, including the reason of an abort.
+// Returns false for a timeout. Rethrows every other error, including the reason for an abort.
 function timedOut(error, signal)
 {
 	if (error?.code === 'ETIMEDOUT' && !(signal?.aborted && error === signal.reason))
@@ -935,7 +936,7 @@ for (const [Class, size] of [[Mutex, 40], [Condition, 48], [Semaphore, 32], [RWL
 			     [Barrier, 32], [WaitGroup, 32], [Event, 4]])
 	Object.defineProperty(Class, 'SIZE', { value: size, enumerable: true });
 
-// `import` finds the names only if they are written as shorthands, and nothing is spread.
+// `import` finds the names only if they are written as shorthand properties, without spread syntax.
 module.exports = {
 	map, memfd, available, waiters, Atomics, wait, waitAsync, notify, Mutex, RWLock, Condition,
 	Semaphore, Barrier, WaitGroup, Event, Channel,

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The native half of the package: shared memory, and waits for objects in it. index.js checks
+ * The native part of the package: shared memory, and waits for objects in it. index.js checks
  * arguments.
  *
- * Each environment (the main thread, a worker) has a state, and up to two loops of libmemwait, made
- * when they are first needed. The operations of one loop settle promises, and the environment's own
- * event loop watches its descriptor. The other loop is for blocking waits: the thread sleeps until
- * the descriptor of that loop is readable. A blocking wait is an operation as well, so that the
- * thread can check for worker.terminate() without losing its queue position.
+ * Each environment (the main thread, a worker) has a state, and up to two libmemwait loops, which
+ * are created when they are first needed. The operations of one loop settle promises, and the
+ * environment's own event loop watches its descriptor. The other loop is for blocking waits: the
+ * thread sleeps until the descriptor of that loop is readable. A blocking wait is also an
+ * operation, so that the thread can check for worker.terminate() without losing its queue position.
  *
  * The memory that an operation uses must stay mapped while the operation is pending, whatever
- * JavaScript does with the buffer. Each operation therefore has a reference to a value that keeps
- * the memory mapped. For buffers of map() this is an external value for the mapping, because a
- * buffer can be detached. Otherwise it is the SharedArrayBuffer, which cannot be detached.
+ * JavaScript does with the buffer. Each operation therefore has a reference to a value that
+ * prevents the memory from being unmapped. For buffers from map() this is an external value for the
+ * mapping, because a buffer can be detached. Otherwise the value is the SharedArrayBuffer, which
+ * cannot be detached.
  */
 #define _GNU_SOURCE
 #define NAPI_VERSION 8
@@ -148,7 +149,9 @@ struct mapping {
 	atomic_int users;
 };
 
-/* A checked object in shared memory. Its JavaScript object keeps the memory mapped. */
+/*
+ * A checked object in shared memory. Its JavaScript object prevents the memory from being unmapped.
+ */
 struct object {
 	enum kind kind;
 	void *memory;
@@ -227,7 +230,10 @@ static napi_value string(napi_env env, const char *text)
 	return value;
 }
 
-/* Makes an error like those of Node.js, with a code and a negative errno. @err has either sign. */
+/*
+ * Creates an error like those of Node.js, with a code and a negative errno. @err may have either
+ * sign.
+ */
 static napi_value error_with(napi_env env, int err, const char *text)
 {
 	napi_value error = NULL;
@@ -255,7 +261,7 @@ static napi_value throw(napi_env env, int err)
 	return NULL;
 }
 
-/* For errors of system calls for memory, which do not involve the device. */
+/* For errors from system calls that map memory and do not involve the device. */
 static napi_value throw_errno(napi_env env, int err)
 {
 	napi_throw(env, error_with(env, err, strerror(err)));
@@ -348,8 +354,9 @@ static napi_status create_buffer(napi_env env, struct mapping *mapping, napi_val
 }
 
 /*
- * Extends a file that is too short; a longer file is not cut, because others may map it. The new
- * part is allocated: otherwise an access would raise SIGBUS if the file system is full.
+ * Extends a file that is too short; a longer file is not truncated, because other processes may
+ * have mapped it. The new part is allocated: otherwise an access would raise SIGBUS if the file
+ * system were full.
  */
 static int grow(int fd, size_t size)
 {
@@ -492,7 +499,7 @@ static const char *outcome(int result)
 	}
 }
 
-/* Records the result of a call of the library or of its operation. */
+/* Records the result of a library call or of its operation. */
 static void end_with(struct wait *wait, int result)
 {
 	wait->is_serial = wait->call == CALL_MEET && result == MEMWAIT_BARRIER_SERIAL_THREAD;
@@ -500,8 +507,8 @@ static void end_with(struct wait *wait, int result)
 }
 
 /*
- * Returns the JavaScript result of a wait; *@failed: the result is an error. True stands for
- * EOWNERDEAD, and for the serial thread of a barrier.
+ * Returns the JavaScript result of a wait; *@failed: the result is an error. True means EOWNERDEAD
+ * or, for a barrier, that this is the serial thread.
  */
 static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 {
@@ -557,8 +564,8 @@ static void send_again(const struct wait *wait)
 }
 
 /*
- * Passes the result of a wait to the next waiter, because JavaScript will not see it. A thread that
- * continues after a blocking wait for a condition keeps the mutex locked.
+ * Passes the result of a wait to the next waiter, because JavaScript will not see it. If a thread
+ * continues after a blocking wait for a condition, the mutex stays locked.
  */
 static void give_back(struct wait *wait)
 {
@@ -597,7 +604,10 @@ static void settle(struct wait *wait)
 	wait_put(wait);
 }
 
-/* Opens a scope. The callbacks of promises that are settled in it run at its end. */
+/*
+ * Opens a scope. Callbacks of promises that are settled within this scope run when the scope is
+ * closed.
+ */
 static bool open_scope(struct state *state, napi_callback_scope *scope)
 {
 	napi_value resource;
@@ -651,8 +661,9 @@ static void on_end(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * Whether this thread cannot enter JavaScript, even for a function that does nothing. Then either
- * the thread is ending, or vm's timeout ends the script, and the thread continues afterwards.
+ * Whether this thread cannot enter JavaScript, even for a function that does nothing. In this case
+ * either the thread is ending, or a timeout of vm ends the script, and the thread continues
+ * afterwards.
  */
 static bool is_stopped(const struct state *state)
 {
@@ -662,7 +673,10 @@ static bool is_stopped(const struct state *state)
 	napi_handle_scope scope;
 	bool stopped;
 
-	/* A blocked thread asks repeatedly, and no return to JavaScript drops its handles. */
+	/*
+	 * A blocked thread calls this repeatedly, and its handles are not dropped by a return to
+	 * JavaScript.
+	 */
 	if (napi_open_handle_scope(env, &scope) != napi_ok)
 		return true;
 	stopped = napi_get_reference_value(env, state->probe, &function) != napi_ok ||
@@ -749,7 +763,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	napi_close_handle_scope(state->env, handles);
 }
 
-/* Makes the loop for promises. Returns 0 or a negative error number. */
+/* Creates the loop for promises. Returns 0 or a negative error number. */
 static int need_loop(struct state *state)
 {
 	memwait_loop_t *loop;
@@ -794,7 +808,7 @@ static int need_blocking(struct state *state)
 {
 	/*
 	 * worker.terminate() wakes the event loop: its descriptor becomes readable. A message to
-	 * the worker may have made it readable before, so poll for an edge.
+	 * the worker may already have made the descriptor readable, so poll for an edge.
 	 */
 	struct epoll_event ours = { .events = EPOLLIN, .data.u32 = 1 };
 	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
@@ -915,7 +929,10 @@ static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, b
 	return pair;
 }
 
-/* Sleeps until the wait has ended. Returns false if it was abandoned, with nothing consumed. */
+/*
+ * Sleeps until the wait has ended. Returns false if the wait was abandoned and nothing was
+ * consumed.
+ */
 static bool sleep_for(struct state *state, struct wait *wait,
 		      bool (*gives_up)(const struct state *state))
 {
@@ -1321,7 +1338,8 @@ static bool has_item(enum call call)
 }
 
 /*
- * Fails, with an exception, if the item size has changed, with ENOMEM, or if the view has shrunk.
+ * Fails, with an exception, if the item size has changed, if there is no memory, or if the view has
+ * shrunk.
  */
 static bool take_item(napi_env env, struct wait *wait, const struct object *object,
 		      napi_value view)
@@ -1355,8 +1373,8 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 
 /*
  * (call, object, ms, mutex or item, keeper, with handle): undefined, true for EOWNERDEAD, or an
- * item; with a keeper of the memory, a promise of these. Without a keeper the call blocks, and a
- * further argument keeps the objects alive.
+ * item; with a keeper of the memory, a promise of these. Without a keeper the call blocks, and an
+ * additional argument keeps the objects alive.
  */
 static napi_value wait_object(napi_env env, napi_callback_info info)
 {
@@ -1657,7 +1675,9 @@ static napi_value available(napi_env env, napi_callback_info info)
 
 /* Environments */
 
-/* The environment ends. JavaScript cannot run: pending operations end without a callback. */
+/*
+ * The environment ends. JavaScript cannot run any more: pending operations end without a callback.
+ */
 static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 {
 	struct state *state = data, **link = &states;
@@ -1683,7 +1703,7 @@ static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
 
 /*
  * process.exit() in the main thread runs no hook of its environment. Results for its promises may
- * have been read from the device, and then the kernel does not pass them on.
+ * already have been read from the device; the kernel does not pass such results on.
  */
 __attribute__((destructor)) static void on_exit_of_process(void)
 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * memwait._memwait: the objects of libmemwait in buffers of Python, for threads and for event
- * loops. The package's Python code builds the asyncio forms on top.
+ * memwait._memwait: the objects of libmemwait in Python buffers, for threads and for event loops.
+ * The package's Python code implements the asyncio forms with this module.
  *
- * A method first tries. If it has to wait, it begins an operation of a loop that its thread uses
+ * A method first tries. If it has to wait, it begins an operation on a loop that its thread uses
  * only for this purpose, releases the GIL and polls the loop's descriptor. Python can therefore
  * interrupt the thread immediately when a signal arrives: the operation is cancelled, which takes
  * nothing and does not change the order of other waiters. An operation ends in dispatch, which runs
- * with the GIL: a thread that Python ends while the thread waits for the GIL has not taken
+ * with the GIL: a thread that Python ends while the thread is waiting for the GIL has not taken
  * anything.
  *
- * The GIL protects all structs here. An object counts the operations that use its memory, and does
- * not release its buffer before they have ended. A loop has a reference to each of its pending
- * operations, and an operation has a reference to its loop.
+ * The GIL protects all structs in this file. An object counts the operations that use its memory,
+ * and does not release its buffer before they have ended. A loop has a reference to each of its
+ * pending operations, and an operation has a reference to its loop.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -55,17 +55,17 @@ struct object {
 	struct state *state;
 	enum kind kind;
 	PyObject *source;		/* the argument: the buffer, or an object that has one */
-	bool source_is_kept;		/* until this is freed: its end closes the buffer */
+	bool source_is_kept;		/* until this is freed; freeing it closes the buffer */
 	Py_buffer view;
 	void *address;			/* NULL: closed */
 	Py_ssize_t offset;
 	unsigned int users;		/* operations in progress */
-	unsigned int users_forks;	/* of @users, which are 0 in a child of fork() */
+	unsigned int users_forks;	/* of @users, which are 0 in a child process */
 	unsigned int flags;		/* MEMWAIT_PRIVATE or 0 */
 	PyObject *repair;		/* or NULL */
 	struct object *lock;		/* of a condition */
 	int size;			/* bytes of a word */
-	unsigned int depth;		/* of a lock: how often its owner has acquired it */
+	unsigned int depth;		/* of a lock: how many times its owner has acquired it */
 	unsigned int forks;		/* of @depth */
 	unsigned int lost;		/* threads that a condition wait left without the lock */
 	bool recursive;
@@ -90,7 +90,7 @@ struct loop {
 	memwait_loop_t *loop;		/* NULL: closed */
 	struct operation *pending;
 	unsigned int dispatching;
-	bool closed;			/* closed within dispatch, which frees it at its end */
+	bool closed;			/* closed within dispatch, which finally frees it */
 	PyObject *type, *value, *traceback;	/* raised by a callback, or NULL */
 };
 
@@ -159,7 +159,9 @@ static bool is_open(const struct object *self)
 
 /* Arguments */
 
-/* For METH_FASTCALL | METH_KEYWORDS: @values are borrowed, NULL for a missing argument. */
+/*
+ * For METH_FASTCALL | METH_KEYWORDS: @values are borrowed references, NULL for a missing argument.
+ */
 static int parse(const char *const *names, PyObject **values, PyObject *const *args,
 		 Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -190,7 +192,7 @@ static int parse(const char *const *names, PyObject **values, PyObject *const *a
 
 /*
  * For "O&": converts an integer of any size to a Py_ssize_t. Integers that do not fit become
- * PY_SSIZE_T_MAX or _MIN, so that all values out of range are refused with the same error.
+ * PY_SSIZE_T_MAX or _MIN, so that all values that are out of range are refused with the same error.
  */
 static int clamped(PyObject *number, void *result)
 {
@@ -225,7 +227,7 @@ static int fail_too_long(void)
 }
 
 /*
- * @timeout: seconds; NULL or None: never. Returns 0, 1 if the time has already passed, or -1. For a
+ * @timeout: seconds; NULL or None: never. Returns 0; 1 if the time has already passed; or -1. For a
  * task no timeout is too long, as in asyncio.
  */
 static int set_timeout(struct request *request, PyObject *timeout)
@@ -251,8 +253,9 @@ static int set_timeout(struct request *request, PyObject *timeout)
 }
 
 /*
- * Parses threading's (blocking, timeout). @is_lock: -1 means no timeout, and a negative or too long
- * timeout is refused even if there is nothing to wait for. Returns 1 if the call must only try.
+ * Parses threading's (blocking, timeout). @is_lock: -1 means no timeout, and any other negative
+ * timeout, or a timeout that is too long, is refused even if there is nothing to wait for. Returns
+ * 1 if the call must only try.
  */
 static int set_blocking(struct request *request, PyObject *blocking, PyObject *timeout,
 			bool is_lock)
@@ -417,7 +420,7 @@ static unsigned int users(const struct object *self)
 	return self->users_forks == forks ? self->users : 0;
 }
 
-/* Returns the argument for let_go(): a child of fork() does not hold what its parent held. */
+/* Returns the argument for let_go(): a child process does not hold what its parent held. */
 static unsigned int hold(struct object *self)
 {
 	self->users = users(self) + 1;
@@ -438,7 +441,9 @@ static void let_go(struct object *self, unsigned int held)
 
 /* Waits of threads */
 
-/* A thread's own loop. A child of fork() makes a new loop, because this loop is the parent's. */
+/*
+ * A thread's own loop. A child process creates a new loop, because this loop belongs to the parent.
+ */
 struct thread {
 	memwait_loop_t *loop;		/* NULL before its first wait */
 	unsigned int forks;
@@ -477,7 +482,7 @@ static struct thread *this_thread(void)
 	struct thread *thread = pthread_getspecific(thread_key);
 
 	if (thread && thread->forks != forks) {
-		/* A signal handler forked during a wait: that wait will release its loop. */
+		/* A signal handler has forked during a wait, which will release its loop. */
 		if (thread->busy)
 			thread->loop = NULL;
 		pthread_setspecific(thread_key, NULL);
@@ -496,8 +501,9 @@ static struct thread *this_thread(void)
 }
 
 /*
- * Returns a loop for one wait, or NULL with an exception set. A wait in a signal handler that
- * interrupted another wait gets a loop of its own: it must not end the operation of that wait.
+ * Returns a loop for one wait, or NULL with an exception set. A wait in a signal handler that has
+ * interrupted another wait gets its own loop, because it must not end the operation of the other
+ * wait.
  */
 static memwait_loop_t *loop_take(void)
 {
@@ -522,8 +528,8 @@ static memwait_loop_t *loop_take(void)
 }
 
 /*
- * A wait for a condition, by this thread or one of its tasks, ended without the lock: the end of
- * the block must not release the lock of another owner. Returns -1 with an exception set.
+ * A wait for a condition, by this thread or one of its tasks, has ended without the lock: the end
+ * of the block must not release the lock of another owner. Returns -1 with an exception set.
  */
 static int lose(struct object *lock)
 {
@@ -559,7 +565,7 @@ static void loop_return(memwait_loop_t *loop)
 		memwait_loop_close(loop);
 }
 
-/* The program has closed the descriptor: the next wait makes a new loop. */
+/* The program has closed the descriptor: the next wait creates a new loop. */
 static void loop_drop(memwait_loop_t *loop)
 {
 	struct thread *thread = pthread_getspecific(thread_key);
@@ -586,7 +592,10 @@ static void wait_done(memwait_op_t *op, int result, void *data)
 	wait->result = result;
 }
 
-/* Called when the interpreter has ended and therefore ends this thread, which waits for the GIL. */
+/*
+ * Called when the interpreter has ended and therefore ends this thread, which is waiting for the
+ * GIL.
+ */
 static void abandon(void *argument)
 {
 	struct wait *wait = argument;
@@ -645,8 +654,8 @@ static memwait_loop_t *begin_in_loop(struct object *self, enum verb verb,
 }
 
 /*
- * Waits. Returns 0 and the result in *@result; or -1 with an exception set, and nothing is taken.
- * *@begun, if not NULL: whether the operation was pending.
+ * Waits. Returns 0 and the result in *@result; or -1 with an exception set, and nothing has been
+ * taken. *@begun, if not NULL: whether the operation was pending.
  */
 static int wait_for(struct object *self, enum verb verb, const struct request *request,
 		    int *result, bool *begun)
@@ -699,7 +708,10 @@ static int unlock(struct object *self)
 				   : memwait_rwlock_unlock(self->address);
 }
 
-/* The last owner died: the caller holds the lock, and must repair the data that it guards. */
+/*
+ * The last owner has died: the caller holds the lock, and must repair the data that the lock
+ * guards.
+ */
 static int inherit(struct object *self)
 {
 	PyObject *repaired, *type, *value, *traceback;
@@ -731,8 +743,8 @@ static int inherit(struct object *self)
 }
 
 /*
- * The depth is used only by a condition, for an RLock that it must reacquire after ^C. In a child
- * of fork() the depth was the parent's.
+ * Only a condition uses the depth, for an RLock that it must reacquire after ^C. In a child process
+ * the depth was that of the parent.
  */
 static unsigned int depth(const struct object *self)
 {
@@ -761,9 +773,9 @@ static uint32_t *taken(const struct object *self)
 }
 
 /*
- * Opens the device, as a side effect of an init whose result is not used. If a release cannot post,
- * it fails here, before it decrements the count. A release that fails later may have posted, and
- * then the count must stay decremented.
+ * Opens the device, which is a side effect of an init function whose result is not used. If a
+ * release cannot post, it fails here, before it decrements the count. A release that fails later
+ * may have posted; the count must stay decremented then.
  */
 static int can_post(void)
 {
@@ -829,7 +841,7 @@ static PyObject *transferred(struct object *self, enum verb verb, int result, Py
 	}
 }
 
-/* A participant that times out breaks the barrier for all. */
+/* A participant whose wait times out breaks the barrier for all. */
 static PyObject *met(struct object *self, int result)
 {
 	if (!result || result == MEMWAIT_BARRIER_SERIAL_THREAD)
@@ -846,8 +858,8 @@ static PyObject *met(struct object *self, int result)
 }
 
 /*
- * A reader also inherits the lock for writing. Returns None: the lock is now unlocked, and the
- * caller must acquire it again for reading.
+ * If a writer has died, a reader also gets the lock for writing. Returns None: the lock is now
+ * unlocked, and the caller must acquire it again for reading.
  */
 static PyObject *inherit_to_read(struct object *self)
 {
@@ -885,7 +897,7 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 		}
 		return acquired(self->lock, result);
 	case MUTEX:
-		/* Returning False would let the block run without the lock. */
+		/* If this returned False, the block would run without the lock. */
 		if (result == EAGAIN) {
 			PyErr_SetString(PyExc_OverflowError, "the lock is held too many times");
 			return NULL;
@@ -916,7 +928,7 @@ static PyObject *perform_once(struct object *self, enum verb verb, struct reques
 	return outcome(self, verb, result, request->item);
 }
 
-/* Tries; then waits, unless @request forbids that. */
+/* Tries, and then waits, unless @request forbids waiting. */
 static PyObject *perform(struct object *self, enum verb verb, struct request *request,
 			 bool only_try)
 {
@@ -939,10 +951,10 @@ static void let_go_of_buffer(struct object *self)
 }
 
 /*
- * Does not visit @given: the collector ends garbage in any order, and the end of a SharedMemory or
- * a memoryview fails while its buffer is in use. References that are not visited keep their target
- * alive until this object is freed. If the target refers to this object, the program must therefore
- * close this object.
+ * Does not visit @given: the collector finalizes garbage in any order, and finalizing a
+ * SharedMemory or a memoryview fails while its buffer is in use. References that are not visited
+ * keep their target alive until this object is freed. Therefore, if the target refers to this
+ * object, the program must close this object.
  */
 static int object_traverse(PyObject *object, visitproc visit, void *arg)
 {
@@ -1002,7 +1014,7 @@ static PyObject *buffer_of(PyObject *source)
 	return PyObject_GetAttrString(source, "buf");
 }
 
-/* Makes an object at @offset of a buffer. @size: the least number of bytes that it needs. */
+/* Creates an object at @offset in a buffer. @size: the minimum number of bytes that it needs. */
 static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *source,
 				 Py_ssize_t offset, size_t size, size_t align)
 {
@@ -1027,7 +1039,7 @@ static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *s
 	Py_DECREF(buffer);
 	if (ret)
 		goto fail;
-	/* From here on, freeing the object releases the buffer. */
+	/* From this point, freeing the object releases the buffer. */
 	self->source_is_kept = PyMemoryView_Check(source) ||
 			       PyType_GetSlot(Py_TYPE(source), Py_tp_finalize);
 	self->address = (char *)self->view.buf + (offset > 0 ? offset : 0);
@@ -1244,8 +1256,8 @@ static PyObject *give(struct object *self)
 }
 
 /*
- * The end of a block. The block may have lost its lock, if a repair or the device failed. Then the
- * exception that reports this propagates.
+ * The end of a block. The block may have lost its lock, if a repair or the device failed. In that
+ * case the exception that reports the failure propagates.
  */
 static PyObject *leave(struct object *self, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -1301,7 +1313,7 @@ static PyObject *mutex_locked(PyObject *object, PyObject *unused)
 	(void)unused;
 	if (held < 0)
 		return NULL;
-	/* A mutex that checks owners does not report that another thread holds it. */
+	/* A mutex that checks owners does not report whether another thread holds it. */
 	if (held || (!self->repair && !self->recursive))
 		return PyBool_FromLong(held);
 	ret = acquired(self, memwait_mutex_trylock(self->address));
@@ -1381,7 +1393,7 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	  "True if the lock is held, by this thread if the lock records its owner." },	\
 	{ "_lose", mutex_lose, METH_NOARGS,					\
 	  "_lose($self, /)\n--\n\n"						\
-	  "A task of this thread lost the lock: its next release() raises RuntimeError." },	\
+	  "A task of this thread has lost the lock: its next release() raises RuntimeError." },	\
 	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
 	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
 
@@ -1470,9 +1482,9 @@ static void restore_unless_failed(PyObject *ret, PyObject *type, PyObject *value
 }
 
 /*
- * Reacquires the lock after ^C or an error of the device. The caller's block will release the lock
- * as often as it has acquired it, and must not release the lock of another owner. Therefore a
- * second ^C does not end this function.
+ * Reacquires the lock after ^C or an error from the device. The caller's block will release the
+ * lock as many times as it has acquired it, and must not release the lock of another owner.
+ * Therefore a second ^C does not end this function.
  */
 static void lock_again(struct object *self, unsigned int times)
 {
@@ -1509,7 +1521,7 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	if (parse(names, &timeout, args, nargs, kwnames) || set_timeout(&request, timeout) < 0 ||
 	    !cond_is_open(self))
 		return NULL;
-	/* Other threads acquire the lock during the wait. */
+	/* Other threads can acquire the lock during the wait. */
 	times = self->lock->recursive ? depth(self->lock) : 1;
 	set_depth(self->lock, 0);
 	if (!wait_for(self, WAIT, &request, &result, &begun))
@@ -1585,8 +1597,8 @@ static PyMethodDef cond_methods[] = {
 	{ "wait", FASTCALL(cond_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
 	  "Release the lock, wait for a notify, and reacquire the lock. False: timed out.\n\n"
-	  "It may return without a notify. After ^C the lock is reacquired first, however long\n"
-	  "that takes." },
+	  "The wait may return without a notify. After ^C the lock is reacquired first, however\n"
+	  "long that takes." },
 	{ "notify", FASTCALL(cond_notify), METH_FASTCALL | METH_KEYWORDS,
 	  "notify($self, /, n=1)\n--\n\nWake up to n waiters, oldest first.\n\n"
 	  "RuntimeError if the lock is not held." },
@@ -1744,7 +1756,7 @@ OBJECT_TYPE(sem, "Semaphore",
 static PyMethodDef bounded_methods[] = {
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
 	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake up to n waiters.\n\n"
-	  "ValueError if all processes together have acquired fewer: nothing is added." },
+	  "ValueError, with nothing added, if all processes together have acquired fewer." },
 	{ NULL }
 };
 
@@ -1953,7 +1965,7 @@ static PyMethodDef barrier_methods[] = {
 	  "abort($self, /)\n--\n\n"
 	  "Break the barrier: present and later waits raise BrokenBarrierError, until a reset()." },
 	{ "reset", barrier_reset, METH_NOARGS,
-	  "reset($self, /)\n--\n\nEnd all waits with BrokenBarrierError. Later waits work." },
+	  "reset($self, /)\n--\n\nPresent waits raise BrokenBarrierError. Later waits work." },
 	{ "_inspect", barrier_inspect, METH_NOARGS,
 	  "_inspect($self, /)\n--\n\nReturn (parties, number of waiters, broken)." },
 	{ NULL }
@@ -2023,7 +2035,7 @@ static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
 
 static PyMethodDef waitgroup_methods[] = {
 	{ "add", FASTCALL(waitgroup_add), METH_FASTCALL | METH_KEYWORDS,
-	  "add($self, /, n=1)\n--\n\nAdd n to the count, which may be negative." },
+	  "add($self, /, n=1)\n--\n\nAdd n, which may be negative, to the count." },
 	{ "done", waitgroup_done, METH_NOARGS, "done($self, /)\n--\n\nSubtract 1 from the count." },
 	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\nWait until the count is 0. False: timed out." },
@@ -2214,8 +2226,9 @@ static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t n
 }
 
 /*
- * put() that counts its item in a wait group before the item can be received: (group, item, block,
- * timeout). This is one call, because a signal handler may raise an exception between two calls.
+ * The form of put() that counts its item in a wait group before the item can be received: (group,
+ * item, block, timeout). This is one call, because a signal handler may raise an exception between
+ * two calls.
  */
 static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -2243,7 +2256,7 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 	if (ret || !group->address || forks_before != forks)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);
-	/* The wrong count is a worse error than the error that prevented the put. */
+	/* A wrong count is a more serious error than the error that prevented the put. */
 	restore_unless_failed(waitgroup_change(group, -1), type, value, traceback);
 	return NULL;
 }
@@ -2326,7 +2339,7 @@ static PyMethodDef channel_methods[] = {
 };
 
 static PyGetSetDef channel_getset[] = {
-	{ "maxsize", channel_maxsize, NULL, "The greatest number of items.", NULL },
+	{ "maxsize", channel_maxsize, NULL, "The maximum number of items.", NULL },
 	{ "item_size", channel_get_item_size, NULL, "The size of an item in bytes.", NULL },
 	{ NULL }
 };
@@ -2613,7 +2626,7 @@ static void operation_let_go(struct operation *self)
 /* The caller has a reference, because the list's reference is dropped. */
 static void operation_end(struct operation *self, int result)
 {
-	/* The condition has reacquired the lock, as often as before. */
+	/* The condition has reacquired the lock the same number of times as before. */
 	if (self->object->lock && has_lock(result))
 		set_depth(self->object->lock, self->depth);
 	self->result = result;
@@ -2637,7 +2650,7 @@ static int loop_end(struct loop *self, PyObject *ended)
 	while ((operation = self->pending)) {
 		Py_INCREF((PyObject *)operation);
 		/*
-		 * In dispatch, the callback could still run. In a child of fork() the cancel fails.
+		 * In dispatch, the callback could still run. In a child process the cancel fails.
 		 */
 		memwait_op_cancel(&operation->op);
 		operation_end(operation, ECANCELED);
@@ -2736,7 +2749,8 @@ static PyMethodDef loop_methods[] = {
 	{ "fileno", loop_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\nThe descriptor to poll for reading." },
 	{ "dispatch", loop_dispatch, METH_NOARGS,
-	  "dispatch($self, /)\n--\n\nRun callbacks of ended operations. Return their number.\n\n"
+	  "dispatch($self, /)\n--\n\n"
+	  "Run callbacks of operations that have ended. Return their number.\n\n"
 	  "LoopFailed: the loop is unusable. Any other exception comes from a callback." },
 	{ "close", loop_close, METH_NOARGS,
 	  "close($self, /)\n--\n\nCancel pending operations, and return them." },
@@ -2762,7 +2776,7 @@ static PyType_Spec loop_spec = {
 
 /* Operations of loops */
 
-/* A dispatch raises the first exception of its callbacks, and reports the others. */
+/* A dispatch raises the first exception that its callbacks raise, and reports the others. */
 static void keep_exception(struct operation *self)
 {
 	struct loop *loop = self->loop;
@@ -2804,7 +2818,7 @@ static void operation_done(memwait_op_t *op, int result, void *data)
 	} else {
 		operation_end(self, result);
 	}
-	/* Cleared with a loop that is garbage: no task waits for this operation. */
+	/* Cleared together with a loop that is garbage: no task is waiting for this operation. */
 	if (self->callback)
 		tell(self);
 	Py_DECREF(self);
@@ -2903,7 +2917,7 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	self->begun = false;
 	self->held = false;
 	PyObject_GC_Track(self);
-	/* Code of the arguments (__float__, for example) may close the object or the loop. */
+	/* Code in the arguments (__float__, for example) may close the object or the loop. */
 	if (set_timeout(&self->request, timeout) < 0 || !is_open(target) ||
 	    set_argument(self, argument) || !is_open(target) ||
 	    (target->lock && !is_open(target->lock)) || !loop_is_open(self->loop)) {
@@ -2942,7 +2956,7 @@ static PyObject *operation_cancel(PyObject *object, PyObject *unused)
 	(void)unused;
 	if (!self->link)
 		return PyBool_FromLong(self->result == ECANCELED);
-	/* The call fails only in a child of fork(): the operation is the parent's. */
+	/* The call fails only in a child process: the operation is the parent's. */
 	memwait_op_cancel(&self->op);
 	operation_end(self, ECANCELED);
 	Py_RETURN_TRUE;
@@ -2981,11 +2995,13 @@ static void undo(struct operation *self)
 	struct object *object = self->object;
 	int ret = 0;
 
-	/* In a child of fork() the parent holds the result. */
+	/* In a child process the parent holds the result. */
 	if (self->link || self->forks != forks || !object->address)
 		return;
 	if (object->kind == COND && !self->result) {
-		/* A task leaves a condition wait with the lock held: pass on only the notify. */
+		/*
+		 * A task leaves a condition wait while it holds the lock: pass on only the notify.
+		 */
 		memwait_cond_signal(object->address);
 	} else if (!self->result || self->result == EOWNERDEAD) {
 		if (object->lock)
@@ -3054,7 +3070,7 @@ static PyObject *operation_callback(PyObject *self, void *closure)
 static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 {
 	struct operation *self = (struct operation *)object;
-	/* In a child of fork() the notifies belong to the parent. */
+	/* In a child process the notifies belong to the parent. */
 	PyObject *count = PyLong_FromUnsignedLong(self->forks == forks ? self->count : 0);
 
 	(void)unused;
@@ -3065,14 +3081,14 @@ static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 
 static PyMethodDef operation_methods[] = {
 	{ "cancel", operation_cancel, METH_NOARGS,
-	  "cancel($self, /)\n--\n\nTrue: the operation took nothing, and no callback runs." },
+	  "cancel($self, /)\n--\n\nReturn True if nothing was taken, and no callback will run." },
 	{ "finish", operation_finish, METH_NOARGS,
 	  "finish($self, /)\n--\n\nReturn or raise what the blocking method would.\n\n"
 	  "None for a reader: it repaired the RWLock, and must acquire it again." },
 	{ "take_count", operation_take_count, METH_NOARGS,
-	  "take_count($self, /)\n--\n\nReturn the notifies of a watch since the last call." },
+	  "take_count($self, /)\n--\n\nReturn the number of notifies since the last call." },
 	{ "give_back", operation_give_back, METH_NOARGS,
-	  "give_back($self, /)\n--\n\nUndo the operation. The caller keeps the item of a get." },
+	  "give_back($self, /)\n--\n\nUndo the operation. A received item stays with the caller." },
 	{ NULL }
 };
 
@@ -3118,7 +3134,7 @@ static PyObject *available(PyObject *module, PyObject *unused)
 static PyMethodDef functions[] = {
 	{ "available", available, METH_NOARGS,
 	  "available()\n--\n\nWhether /dev/memwait can be used.\n\n"
-	  "If not, the OSError that every operation raises has the reason." },
+	  "If not, every operation raises an OSError with the reason." },
 	{ "queue_size", channel_size, METH_VARARGS,
 	  "queue_size(item_size, maxsize, /)\n--\n\nReturn the size of a Queue in bytes." },
 	{ NULL }
@@ -3324,10 +3340,10 @@ static PyModuleDef_Slot module_slots[] = {
 #define MOD_PER_INTERPRETER_GIL		((void *)2)
 
 /*
- * Each interpreter may have its own GIL: only its threads reach its objects, and static variables
- * here are per thread or constant. But None, True and False are shared by all interpreters. The
- * inline Py_INCREF() of 3.11's headers would change their reference counts without a common GIL;
- * later headers do not count references to them.
+ * Each interpreter may have its own GIL: only its threads can reach its objects, and static
+ * variables in this file are per thread or constant. However, None, True and False are shared by
+ * all interpreters. The inline Py_INCREF() of 3.11's headers would change their reference counts
+ * without a common GIL; later headers do not count references to them.
  */
 static void set_policies(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * memwait::task<T>, a coroutine type for programs that have none of their own, and the functions of
- * robust_shared_mutex that return a task. See memwait_cxx(7).
+ * memwait::task<T>, a coroutine type for programs that have no such type of their own, and the
+ * functions of robust_shared_mutex that return a task. See memwait_cxx(7).
  */
 #ifndef MEMWAIT_TASK_HPP
 #define MEMWAIT_TASK_HPP
@@ -140,9 +140,9 @@ struct promise<void> : promise_base {
 } /* namespace detail */
 
 /*
- * A coroutine that begins immediately. If the task is destroyed before its end, the coroutine is
- * cancelled where it waits. get(), or co_await in another coroutine, returns the result or rethrows
- * the exception.
+ * A coroutine that begins immediately. If the task is destroyed before it has ended, the coroutine
+ * is cancelled where it waits. get(), or co_await in another coroutine, returns the result or
+ * rethrows the exception.
  */
 template <class T>
 class [[nodiscard]] task {

@@ -3,11 +3,11 @@
 
 Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
 any other writable buffer. With create=True the constructor initialises the object; without it, the
-constructor attaches to an existing object. Zeroed memory is an unlocked Lock and RWLock, a
-Condition, an Event that is not set, a Semaphore of value 0 and a WaitGroup of count 0. An RLock,
-Barrier, Queue or BoundedSemaphore must be created once. A BoundedSemaphore stores its count in the
-bytes behind the semaphore. Layout computes offsets; a Segment is named memory that finds objects by
-name.
+constructor attaches to an existing object. Zeroed memory is an unlocked Lock or RWLock, a
+Condition, an Event that is not set, a Semaphore with the value 0 or a WaitGroup with the count 0.
+An RLock, Barrier, Queue or BoundedSemaphore must be created once. A BoundedSemaphore stores its
+count in the bytes after the semaphore. Layout computes offsets; a Segment is named memory that
+finds objects by name.
 
     memory = SharedMemory(create=True, size=64)
     lock = memwait.Lock(memory, create=True)
@@ -15,12 +15,12 @@ name.
     async with lock: ...        # a task: its event loop runs other tasks while it waits
 
 Threads and tasks of all processes wait in one FIFO queue. NAME_async() is the form of NAME() for
-tasks. A cancelled task takes nothing. The owner of a lock is a thread with all its tasks: an RLock
-that the thread holds admits each of its tasks.
+tasks. A cancelled task takes nothing. The owner of a lock is a thread with all its tasks: if the
+thread holds an RLock, each of its tasks can acquire it.
 
-An object holds its buffer: call close() of the object before the buffer is closed. Objects of a
-SharedMemory can be pickled, and therefore passed to spawned processes. A child of fork() uses the
-objects that it has inherited.
+An object holds its buffer: call the object's close() before the buffer is closed. Objects in a
+SharedMemory can be pickled, and therefore passed to spawned processes. A forked child process uses
+the objects that it has inherited.
 
 Without the device /dev/memwait every operation raises an OSError with the reason; see available().
 """
@@ -96,7 +96,8 @@ class _Hub:
         try:
             self.loop.dispatch()
         except _memwait.LoopFailed:
-            # The program has closed the descriptor. (An OSError may be a signal handler's.)
+            # The program has closed the descriptor. (A signal handler may also have raised an
+            # OSError.)
             self.asyncio_loop.remove_reader(self.loop.fileno())
             setattr(self.asyncio_loop, "_memwait_hub", None)
             for operation in self.loop.close():
@@ -105,7 +106,7 @@ class _Hub:
 
 
 def _close_with(asyncio_loop: asyncio.AbstractEventLoop) -> None:
-    """Make close() cancel pending waits: waiters behind them would not be woken otherwise."""
+    """Make close() cancel pending waits: otherwise waiters behind them would not be woken."""
     asyncio_close = asyncio_loop.close
 
     def close() -> None:
@@ -164,7 +165,7 @@ class _Object(_Base):
     __slots__ = ()
 
     def _give_back(self, operation: _memwait.Operation) -> None:
-        """Return what an operation took for a task that was cancelled."""
+        """Return the lock, permit or item that an operation took for a task that was cancelled."""
         operation.give_back()
 
     def _options(self) -> dict[str, Any]:
@@ -248,7 +249,7 @@ class _Lock(_Acquired, _Object):
         if self._is_owned():
             return "locked "
         if self.repair is not None or isinstance(self, RLock):
-            # Only acquiring the lock, and perhaps repairing it, could show the state.
+            # The state could be shown only by acquiring the lock, and perhaps repairing it.
             return ""
         return "unlocked "
 
@@ -256,14 +257,14 @@ class _Lock(_Acquired, _Object):
 class Lock(_Lock, _memwait.Lock):
     """A lock like threading.Lock, which any thread may release.
 
-    fair: the lock is handed over in the order of waiting. Otherwise any thread that finds it free
-        can acquire it.
-    repair: a function. If an owner died while it held the lock, the next owner calls its function
+    fair: the lock is handed over in FIFO order. Otherwise any thread that finds it free can
+        acquire it.
+    repair: a function. If an owner dies while it holds the lock, the next owner calls its function
         with the lock held. If the function raises an exception, the lock is unlocked and cannot be
-        acquired again: NotRecoverable. All users must give a function: a user without one gets
-        OwnerDied, and then all others get NotRecoverable. A lock with repair= must be released by
-        the thread that holds it.
-    private: one process uses the lock. Waiting costs less.
+        acquired again: NotRecoverable. All users must pass a function: a user without a function
+        gets OwnerDied, and then all others get NotRecoverable. A lock with repair= must be
+        released by the thread that holds it.
+    private: only one process uses the lock. Waiting costs less.
 
     fair, private and the presence of repair are properties of the lock in the buffer, and are set
     by create=True.
@@ -284,7 +285,7 @@ class RLock(_Lock, _memwait.RLock):
 
 class Condition(_Object, _memwait.Condition):
     """A condition variable like threading.Condition, for a Lock or an RLock. A task that is
-    cancelled in a wait holds an RLock once afterwards, however often it had acquired it.
+    cancelled in a wait afterwards holds an RLock once, however many times it had acquired it.
     """
 
     __slots__ = ("__weakref__",)
@@ -458,12 +459,13 @@ class _Side(_Acquired, _memwait.Side):
 
 
 class RWLock(_Object, _memwait.RWLock):
-    """A read-write lock: many threads can hold its `reader` at a time, or one its `writer`. Both
-    are used like a Lock: acquire(), release(), acquire_async(), with, async with.
+    """A read-write lock: many threads can hold its `reader` at the same time, or one thread can
+    hold its `writer`. Both are used like a Lock: acquire(), release(), acquire_async(), with, async
+    with.
 
-    By default readers are preferred. fair: the order of waiting decides. prefer_writer: the first
-    waiting writer precedes later readers. repair: as for a Lock, if a writer dies. If a reader
-    dies, the lock stays locked for reading.
+    By default readers are preferred. fair: the lock is acquired in FIFO order. prefer_writer: the
+    first waiting writer precedes later readers. repair: as for a Lock, if a writer dies. If a
+    reader dies, the lock stays locked for reading.
     """
 
     __slots__ = ("__weakref__",)
@@ -485,18 +487,18 @@ class RWLock(_Object, _memwait.RWLock):
 
 class Barrier(_Object, _memwait.Barrier):
     """A barrier for `parties` threads or tasks, like threading.Barrier. parties is used with
-    create=True only. No more than `parties` threads and tasks may wait at a time.
+    create=True only. No more than `parties` threads and tasks may wait at the same time.
 
-    action: a function that one participant calls when all have arrived, before any continues.
-        Either all users give a function or none does, because each calls its own. If the function
-        raises an exception, the barrier is broken. The participants meet a second time after the
-        action, with the same timeout again. Therefore call reset() only while no participant is
-        within wait(): otherwise old and new participants may meet.
+    action: a function that one participant calls when all have arrived, before any participant
+        continues. Either all users must pass a function or none, because each calls its own
+        function. If the function raises an exception, the barrier is broken. The participants meet
+        a second time after the action, again with the same timeout. Therefore call reset() only
+        while no participant is within wait(): otherwise old and new participants may meet.
     timeout: the default timeout of wait().
 
-    A participant that times out breaks the barrier. A participant that leaves by ^C or cancellation
-    has not arrived and does not break the barrier, except if there is an action, because the others
-    may be waiting for the second meeting.
+    A participant that times out breaks the barrier. A participant that leaves because of ^C or a
+    cancellation does not count as arrived and does not break the barrier, unless there is an
+    action, because the others may be waiting for the second meeting.
     """
 
     __slots__ = ("__weakref__", "_action", "_timeout")
@@ -519,7 +521,7 @@ class Barrier(_Object, _memwait.Barrier):
 
     @property
     def n_waiting(self) -> int:
-        """The number of participants that wait now."""
+        """The number of participants that are waiting now."""
         return self._inspect()[1]
 
     @property
@@ -530,7 +532,7 @@ class Barrier(_Object, _memwait.Barrier):
     def wait(self, timeout: float | None = None) -> int:
         """Wait until all participants have arrived. Return 0 to one of them, and 1 to the others.
 
-        Raise BrokenBarrierError if the barrier was aborted or reset, or a participant timed out.
+        Raise BrokenBarrierError if the barrier was aborted or reset, or if a participant timed out.
         """
         timeout = self._timeout if timeout is None else timeout
         if self._action is None:
@@ -574,10 +576,11 @@ class Barrier(_Object, _memwait.Barrier):
         try:
             yield
         except (BrokenBarrierError, *harmless):
-            # The others have also got the error, and the barrier may have been reset since.
+            # The others have also received the error, and the barrier may have been reset since
+            # then.
             raise
         except BaseException:
-            # In a child of fork(): the parent is the participant.
+            # In a child process: the parent is the participant.
             if process == os.getpid():
                 self.abort()
             raise
@@ -598,7 +601,7 @@ class Barrier(_Object, _memwait.Barrier):
 
 
 class WaitGroup(_Object, _memwait.WaitGroup):
-    """A count, and waits until it is 0, like Go's sync.WaitGroup."""
+    """A count, and waits that end when it is 0, like Go's sync.WaitGroup."""
 
     __slots__ = ("__weakref__",)
     SIZE = _memwait.WAITGROUP_SIZE
@@ -610,7 +613,7 @@ class WaitGroup(_Object, _memwait.WaitGroup):
 
 
 class Event(_Object, _memwait.Event):
-    """A flag that threads and tasks wait for, like threading.Event and asyncio.Event."""
+    """A flag that threads and tasks can wait for, like threading.Event and asyncio.Event."""
 
     __slots__ = ("__weakref__",)
     SIZE = _memwait.EVENT_SIZE
@@ -625,16 +628,16 @@ class Event(_Object, _memwait.Event):
 
 
 class Queue(_Object, _memwait.Queue):
-    """A queue like queue.Queue, for items of bytes that all have item_size bytes: a channel of
-    libmemwait. item_size and maxsize are used with create=True only; an existing queue has its own.
+    """A queue like queue.Queue, for bytes objects that all have item_size bytes: a libmemwait
+    channel. item_size and maxsize are used with create=True only; an existing queue has its own.
     For other items and join(), see JoinableQueue.
 
-    put_nowait() and get_nowait() raise Full and Empty even if only another thread or process is in
-    the middle of a put or a get.
+    put_nowait() and get_nowait() also raise Full and Empty if another thread or process is in the
+    middle of a put or a get.
 
-    An item that a task had received when it was cancelled goes back to the end of the queue. If the
-    queue is full or shut down, or if the event loop has ended, the item is returned by the next
-    get() on this object.
+    If a task that is cancelled has already received an item, the item goes back to the end of the
+    queue. If the queue is full or shut down, or if the event loop has ended, the item is returned
+    by the next get() on this object.
     """
 
     __slots__ = ("__weakref__", "_kept", "_process")
@@ -642,14 +645,14 @@ class Queue(_Object, _memwait.Queue):
     def __init__(self, buffer: _Buffer, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
                  create: bool = False, private: bool = False) -> None:
         # Operations that received an item for a cancelled task, each with the operation that sends
-        # the item again (None if that could not begin). Each receive holds the queue, which cannot
-        # be closed before the item is delivered.
+        # the item again (None if that could not begin). Each receive holds the queue, so the queue
+        # cannot be closed before the item is delivered.
         self._kept: collections.OrderedDict[_memwait.Operation, _memwait.Operation | None] = \
             collections.OrderedDict()
         self._process = os.getpid()
 
     def _own(self) -> collections.OrderedDict[_memwait.Operation, _memwait.Operation | None]:
-        """Return the kept items. A child of fork() drops its copies: the parent still has them."""
+        """Return the kept items. A child process drops its copies: the parent still has them."""
         if self._process != os.getpid():
             self._kept.clear()
             self._process = os.getpid()
@@ -680,7 +683,7 @@ class Queue(_Object, _memwait.Queue):
 
     def shutdown(self, immediate: bool = False) -> None:
         """Refuse further puts, in all processes. Items that were sent can still be received, except
-        with immediate, which drops them.
+        with immediate=True, which drops them.
         """
         super().shutdown()
         while immediate:
@@ -805,8 +808,8 @@ class Queue(_Object, _memwait.Queue):
     def close(self) -> None:
         """Release the buffer. The queue in the buffer stays as it is.
 
-        BufferError: a thread or a task waits for the queue, or an item that a cancelled task had
-        received cannot go back because the queue is full or shut down. Every later use of this
+        BufferError: a thread or a task is waiting for the queue, or an item that a cancelled task
+        had received cannot go back because the queue is full or shut down. Every later use of this
         object raises ValueError.
         """
         while not self.closed and self._own():
@@ -826,7 +829,7 @@ class JoinableQueue(Queue):
 
     The object is a Queue followed by a WaitGroup, and must be created as such. Unpickling executes
     code that the sender chose: trust every process that can write to the buffer. If a process dies
-    while it works on an item, task_done() is missing for that item.
+    while it works on an item, task_done() is not called for that item.
     """
 
     __slots__ = ("_unfinished",)
@@ -863,7 +866,7 @@ class JoinableQueue(Queue):
         try:
             await super().put_async(data, timeout)
         except BaseException:
-            # In a child of fork(), the put belongs to the parent.
+            # In a child process, the put belongs to the parent.
             if process == os.getpid():
                 self._unfinished.done()
             raise
@@ -923,8 +926,8 @@ class Outcome(enum.IntEnum):
 
 
 class Word(_Object, _memwait.Word):
-    """An integer of 1, 2, 4 or 8 bytes that threads and tasks wait for, like ECMAScript's Atomics.
-    A notify ends a wait; a change of the value does not.
+    """An integer of 1, 2, 4 or 8 bytes that threads and tasks can wait for, as with ECMAScript's
+    Atomics. A notify ends a wait; a change of the value does not.
     """
 
     __slots__ = ("__weakref__",)
@@ -951,7 +954,7 @@ class Word(_Object, _memwait.Word):
 
     async def watch(self, expected: int) -> AsyncGenerator[int, None]:
         """If the word has the expected value, watch it: yield the number of notifies whenever there
-        were any. Otherwise end immediately.
+        have been any. Otherwise end immediately.
 
         Notifies that arrive between two steps are added up. Notifies that are left over at the end
         are passed to other waiters. Use contextlib.aclosing() if you leave the loop early.
@@ -987,7 +990,8 @@ class Layout:
     """Layout(**fields): the offsets of objects in a buffer.
 
     A field is a class, such as memwait.Lock; a tuple (memwait.Queue, item_size, maxsize); or a
-    number of bytes. layout["name"] is the offset of a field, and layout.size the size of all.
+    number of bytes. layout["name"] is the offset of a field, and layout.size is the size of all
+    fields.
 
         layout = Layout(lock=Lock, jobs=(Queue, 64, 100), table=4096)
         memory = SharedMemory(create=True, size=layout.size)

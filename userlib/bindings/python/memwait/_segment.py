@@ -32,13 +32,13 @@ def _lock(file: int, command: int, kind: int) -> None:
 
 class _Memory(SharedMemory):
     """Shared memory without Python's resource tracker, which would unlink it when the first process
-    ends. All processes that have the memory open share a lock, which shows which is the last.
+    ends. All processes that have the memory open share a lock, by which the last process is found.
     """
 
     def __init__(self, name: str, create: bool = False, size: int = 0) -> None:
         """SharedMemory's constructor would register the memory with the tracker. If the process is
         then killed before it can unregister the memory, or if another process does the same, the
-        registration stays. Nor does that constructor allocate the memory: if /dev/shm is full,
+        registration stays. That constructor also does not allocate the memory: if /dev/shm is full,
         access raises SIGBUS.
         """
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -46,7 +46,8 @@ class _Memory(SharedMemory):
         # close() closes these.
         vars(self).update(_name=f"/{name}", _fd=file)
         try:
-            # The creator holds the lock until the memory is allocated: others wait for its size.
+            # The creator holds the lock until the memory is allocated: other processes wait for its
+            # size.
             _lock(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK if create else fcntl.F_RDLCK)
             if create:
                 os.posix_fallocate(file, 0, size)
@@ -105,13 +106,14 @@ class Segment:
     The first process creates the memory; without a size, the memory must exist. In the same way,
     get() finds an object, or creates it with the given options of its constructor. Further calls
     return the same Python object. At the end of the block all objects from get() are closed. If no
-    other process has the memory open, not even a child of fork(), its name is then unlinked, even
+    other process has the memory open, not even a child process, its name is then unlinked, even
     a name that a killed process has left. Nothing else unlinks the name; multiprocessing's resource
-    tracker does not. If a thread or a task still waits for an object, or bytes were not released,
-    the end of the block raises BufferError, and the name stays.
+    tracker does not. If a thread or a task is still waiting for an object, or bytes were not
+    released, the end of the block raises BufferError, and the name stays.
     """
 
-    # The entry before each object: its size, its kind and its name. Size 0: the end of the entries.
+    # The entry before each object contains its size, its kind and its name. Size 0 marks the end of
+    # the entries.
     _ENTRY = struct.Struct("<Q16s40s")
 
     def __init__(self, name: str, size: int = 0) -> None:
@@ -186,8 +188,8 @@ class Segment:
         return made
 
     def get(self, kind: type[_Kind], name: str, **options: Any) -> _Kind:
-        """Return the object of that name. Raise TypeError if it has another kind, and MemoryError
-        if there is no room for a new one.
+        """Return the object with that name. Raise TypeError if it has another kind, and MemoryError
+        if there is no room for a new object.
         """
         def needed() -> int:
             if kind is memwait.Word:
@@ -206,7 +208,7 @@ class Segment:
         return cast(_Kind, self._add(kind.__name__, name, needed, make))
 
     def bytes(self, name: str, size: int) -> memoryview:
-        """Return named bytes, initially 0. Release views that are made of them before close()."""
+        """Return named bytes, initially 0. Release all views of them before close()."""
         def make(at: int, its_size: int, there: bool) -> memoryview:
             if its_size != size:
                 raise TypeError(f"{name!r} exists with {its_size} bytes")
@@ -217,7 +219,8 @@ class Segment:
         return cast(memoryview, self._add("bytes", name, lambda: size, make))
 
     def close(self) -> None:
-        """Close all objects from get(), and the memory. Raise BufferError if one has waiters."""
+        """Close all objects from get(), and the memory. Raise BufferError if an object has
+        waiters."""
         while self._given:
             key = next(reversed(self._given))
             _end(self._given[key])
@@ -238,7 +241,7 @@ class Segment:
             file = os.open(_path(self.name), os.O_RDWR)
             try:
                 _lock(file, fcntl.F_OFD_SETLK, fcntl.F_WRLCK)
-                # Do not unlink the name if it is that of newer memory.
+                # Do not unlink the name if it now refers to newer memory.
                 now = os.fstat(file)
                 if now.st_nlink and os.path.samestat(now, self._file):
                     self.unlink()

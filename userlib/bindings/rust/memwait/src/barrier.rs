@@ -8,21 +8,21 @@ use memwait_sys::*;
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// A barrier, where a fixed number of threads and futures meet. Its layout is C's
-/// `memwait_barrier_t`. Zeroed memory is not a barrier: its functions fail with `EINVAL`.
+/// A barrier at which a fixed number of threads and futures meet. Its layout is that of C's
+/// `memwait_barrier_t`. Zeroed memory is not a barrier: functions called on it fail with `EINVAL`.
 #[repr(transparent)]
 pub struct Barrier {
     raw: UnsafeCell<memwait_barrier_t>,
 }
 
-// SAFETY: any thread may call its functions.
+// SAFETY: any thread may call the barrier's functions.
 unsafe impl Sync for Barrier {}
-// SAFETY: it has C's layout.
+// SAFETY: it has the layout of the C type.
 unsafe impl Shareable for Barrier {}
 
 impl Barrier {
-    /// A barrier for `count` participants. No more than `count` may wait at a time. `EINVAL`:
-    /// `count` is 0.
+    /// A barrier for `count` participants. No more than `count` may wait at the same time.
+    /// `EINVAL`: `count` is 0.
     pub fn new(count: u32) -> Result<Barrier, Error> {
         Barrier::with_flags(count, 0)
     }
@@ -44,13 +44,13 @@ impl Barrier {
     }
 
     /// Blocks until all have arrived. Returns true to one of them. `EPIPE`: the barrier was aborted
-    /// or reset. (A participant in Python that times out aborts it.)
+    /// or reset. (A participant in Python whose wait times out aborts the barrier.)
     pub fn wait(&self) -> Result<bool, Error> {
         // SAFETY: the object is valid.
         met(unsafe { memwait_barrier_wait(self.raw.get()) })
     }
 
-    /// `ETIMEDOUT`: the deadline has passed. The caller is then no longer counted.
+    /// `ETIMEDOUT`: the deadline has passed. The caller then no longer counts as arrived.
     pub fn wait_until(&self, deadline: impl Into<Deadline>) -> Result<bool, Error> {
         let time = deadline.into();
 
@@ -94,14 +94,14 @@ fn met(result: c_int) -> Result<bool, Error> {
 /// The operation of `Barrier::wait_async()`.
 pub struct Meeting(Ref<Barrier>);
 
-// SAFETY: the share in the barrier keeps it in place, and it has no owner.
+// SAFETY: the future's share prevents the barrier from moving, and the barrier has no owner.
 unsafe impl Wait for Meeting {
     type Output = Result<bool, Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.0.raw.get();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_barrier_wait_async(raw, op),

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-/// A bounded queue of items for several senders and receivers, threads and futures. A clone refers
-/// to the same queue.
+/// A bounded queue of items for several senders and receivers, which can be threads and futures. A
+/// clone refers to the same queue.
 ///
 /// If a future is dropped after it has received an item, the item is sent again, as the newest
 /// item. If there is no room, the future's [`Loop`](crate::Loop) sends the item later. Until then,
@@ -40,7 +40,7 @@ struct Inner<T> {
 /// Items that were given back, and could not be sent yet.
 struct Kept<T> {
     items: VecDeque<KeptItem<T>>,
-    /// The process that the items belong to: a child of fork() has copies, which it ignores.
+    /// The process to which the items belong: a child process has copies, which it ignores.
     process: u32,
 }
 
@@ -78,7 +78,7 @@ impl<T: Copy + Send + 'static> Again for Operation<Resending<T>> {
 }
 
 impl<T> KeptItem<T> {
-    /// Whether the item has been sent. If it cannot be sent, it stays.
+    /// Whether the item has been sent. If it cannot be sent, it stays in this list.
     fn is_sent(&mut self) -> bool {
         match self.again.as_mut().and_then(|again| again.result()) {
             None => false,
@@ -98,7 +98,7 @@ impl<T> KeptItem<T> {
     }
 }
 
-// SAFETY: any thread may call its functions, and items are copied from thread to thread.
+// SAFETY: any thread may call the channel's functions, and items are copied from thread to thread.
 unsafe impl<T: Send> Send for Inner<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Inner<T> {}
@@ -108,8 +108,8 @@ unsafe impl<T: Send> Sync for Inner<T> {}
 struct Line(#[allow(dead_code)] [u8; 64]);
 
 impl<T: Copy + Send + 'static> Channel<T> {
-    /// A channel in memory of this process, and for this process only. `EINVAL`: `T` has no size,
-    /// or `capacity` is 0 or above 2^30.
+    /// A channel in this process's memory, for this process only. `EINVAL`: `T` has no size, or
+    /// `capacity` is 0 or above 2^30.
     pub fn new(capacity: usize) -> Result<Channel<T>, Error> {
         let size = size_of_channel::<T>(capacity)?;
         let lines = Arc::new(Lines(
@@ -131,7 +131,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
         capacity: usize,
         memory: Arc<dyn Any + Send + Sync>,
     ) -> Result<Channel<T>, Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         check(unsafe { memwait_channel_init(raw, size, flags, size_of::<T>(), capacity) })?;
         Ok(Channel::at(raw, capacity, memory))
     }
@@ -178,8 +178,8 @@ impl<T: Copy + Send + 'static> Channel<T> {
         self.inner.try_send(&item)
     }
 
-    /// Waits in one FIFO queue with the threads that send. If the future is dropped, the item may
-    /// or may not have been sent.
+    /// Waits in the same FIFO queue as the threads that send. If the future is dropped, the item
+    /// may or may not have been sent.
     pub fn send_async(&self, item: T, on: &Handle) -> Operation<Sending<T>> {
         let sending = Sending {
             channel: self.inner.clone(),
@@ -219,7 +219,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
         })
     }
 
-    /// Waits in one FIFO queue with the threads that receive.
+    /// Waits in the same FIFO queue as the threads that receive.
     pub fn recv_async(&self, on: &Handle) -> Operation<Receiving<T>> {
         let receiving = Receiving {
             channel: self.inner.clone(),
@@ -249,7 +249,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
         check(unsafe { memwait_channel_close(self.inner.raw) })
     }
 
-    /// The greatest number of items.
+    /// The maximum number of items.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.capacity
@@ -346,7 +346,7 @@ impl<T> Inner<T> {
 
         match err {
             0 => {
-                // There is room now. Waiting receivers have not seen items that are kept.
+                // There is room now. Receivers that are waiting have not seen the kept items.
                 self.send_kept(&mut kept);
                 // SAFETY: the library has copied the sender's T, which is Copy, into it.
                 Ok(Some(unsafe { item.as_ptr().read() }))
@@ -402,8 +402,8 @@ impl<T> Drop for Inner<T> {
 }
 
 impl Shared {
-    /// Makes a channel at `offset`. `EINVAL`: it would not lie within the memory, would be
-    /// misaligned, or for the reasons of [`Channel::new`].
+    /// Creates a channel at `offset`. `EINVAL`: it would not lie within the memory, or would be
+    /// misaligned; or the arguments are invalid, see [`Channel::new`].
     ///
     /// # Safety
     /// See [`attach`](Shared::attach). In addition, nothing may use the object that was
@@ -420,8 +420,8 @@ impl Shared {
         unsafe { Channel::init(place.cast(), size, 0, capacity, self.owner()) }
     }
 
-    /// The channel at `offset`. `EINVAL`: there is no channel, it does not lie within the memory,
-    /// or its items have another size.
+    /// Returns the channel at `offset`. `EINVAL`: there is no channel, it does not lie within the
+    /// memory, or its items have another size.
     ///
     /// # Safety
     /// See [`attach`](Shared::attach). In addition, all items that are sent must be valid `T`s.
@@ -449,7 +449,7 @@ pub struct Sending<T> {
     item: T,
 }
 
-// SAFETY: the share in the channel keeps it in place, and it has no owner.
+// SAFETY: the future's share prevents the channel from moving, and the channel has no owner.
 unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
     type Output = Result<(), Error>;
 
@@ -458,7 +458,7 @@ unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
         let item = (&self.item as *const T).cast();
         let size = size_of::<T>();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_channel_send_async(raw, item, size, op),
@@ -491,14 +491,14 @@ struct Resending<T> {
 // SAFETY: see Inner.
 unsafe impl<T: Send> Send for Resending<T> {}
 
-// SAFETY: the share in the memory keeps the channel in place; it has no owner.
+// SAFETY: the operation's share prevents the channel from moving, and the channel has no owner.
 unsafe impl<T: Copy + Send + 'static> Wait for Resending<T> {
     type Output = Result<(), Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, _: Option<&Deadline>) -> c_int {
         let item = (&self.item as *const T).cast();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe { memwait_channel_send_async(self.raw, item, size_of::<T>(), op) }
     }
 
@@ -510,8 +510,8 @@ unsafe impl<T: Copy + Send + 'static> Wait for Resending<T> {
 /// The result of a receive that took a kept item.
 const FROM_KEPT: c_int = -1;
 
-// SAFETY: the share in the channel keeps it in place, and it has no owner. The library writes the
-// item before the callback, and nothing else accesses it until then.
+// SAFETY: the future's share prevents the channel from moving, and the channel has no owner. The
+// library writes the item before the callback, and nothing else accesses it until then.
 unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
     type Output = Result<Option<T>, Error>;
 
@@ -528,7 +528,7 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
         let item = self.item.get();
         let size = size_of::<T>();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_channel_recv_async(raw, item.cast(), size, op),

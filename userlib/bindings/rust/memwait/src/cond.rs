@@ -11,15 +11,15 @@ use std::os::raw::{c_int, c_uint};
 
 /// A condition variable, for threads and futures with a [`Mutex`](crate::Mutex) or a
 /// [`RobustMutex`](crate::RobustMutex). A wait may end without a notify: check the condition again.
-/// Its layout is C's `memwait_cond_t`.
+/// Its layout is that of C's `memwait_cond_t`.
 #[repr(transparent)]
 pub struct Condvar {
     raw: UnsafeCell<memwait_cond_t>,
 }
 
-// SAFETY: any thread may call its functions.
+// SAFETY: any thread may call the condition variable's functions.
 unsafe impl Sync for Condvar {}
-// SAFETY: it has C's layout.
+// SAFETY: it has the layout of the C type.
 unsafe impl Shareable for Condvar {}
 
 impl Condvar {
@@ -77,7 +77,7 @@ impl Condvar {
         check(unsafe { memwait_cond_broadcast(self.raw.get()) })
     }
 
-    /// Wakes up to `count` of the oldest waiters.
+    /// Wakes up to `count` waiters, oldest first.
     pub fn notify(&self, count: u32) -> Result<(), Error> {
         // SAFETY: the object is valid.
         check(unsafe { memwait_cond_notify(self.raw.get(), count as c_uint) })
@@ -86,8 +86,8 @@ impl Condvar {
 
 impl Ref<Condvar> {
     /// The future returns the guard, and whether its deadline (if any) has passed. The mutex stays
-    /// locked until the future is first polled. The future may therefore move to another thread
-    /// only if the guard may.
+    /// locked until the future is first polled. The future may therefore be moved to another thread
+    /// only if the guard may be moved.
     pub fn wait_async<T: Send + 'static, P: Place<T> + Clone + 'static>(
         &self,
         guard: MutexGuard<T, P>,
@@ -147,7 +147,7 @@ pub struct Waiting<T, P> {
 // SAFETY: the mutex has no owner.
 unsafe impl<T: Send + 'static> Send for Waiting<T, Ref<Mutex<T>>> {}
 
-// SAFETY: the shares in both keep them in place. If give_back() runs in the thread of the loop
+// SAFETY: the future's shares prevent both from moving. If give_back() runs in the loop's thread
 // instead, it unlocks a mutex that has no owner.
 unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T, P> {
     type Output = Result<(MutexGuard<T, P>, bool), P::Failure>;
@@ -156,7 +156,7 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T
         let cond = self.cond.raw.get();
         let mutex = self.place.mutex(TOKEN).raw();
 
-        // SAFETY: the caller's promise; not_begun() has not run, so the mutex is locked.
+        // SAFETY: the caller guarantees this; not_begun() has not run, so the mutex is locked.
         unsafe {
             match deadline {
                 None => memwait_cond_wait_async(cond, mutex, op),

@@ -20,7 +20,8 @@ impl Error {
         self.0
     }
 
-    /// The kind that a `std::io::Error` has: `TimedOut`, `WouldBlock`, `BrokenPipe` and so on.
+    /// The kind that a `std::io::Error` with this number has: `TimedOut`, `WouldBlock`,
+    /// `BrokenPipe` and so on.
     #[must_use]
     pub fn kind(self) -> io::ErrorKind {
         io::Error::from_raw_os_error(self.0).kind()
@@ -49,7 +50,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The result of a function that returns 0 or a positive error number.
+/// Converts the result of a function that returns 0 or a positive error number.
 pub(crate) fn check(err: c_int) -> Result<(), Error> {
     match err {
         0 => Ok(()),
@@ -65,7 +66,7 @@ pub(crate) fn check_try(err: c_int, no: c_int) -> Result<bool, Error> {
     check(err).map(|()| true)
 }
 
-/// The result of a function that returns a result or a negative error number.
+/// Converts the return value of a function that returns a result or a negative error number.
 pub(crate) fn check_result(result: c_int) -> Result<c_int, Error> {
     if result < 0 {
         return Err(Error(-result));

@@ -8,16 +8,16 @@ use memwait_sys::*;
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// A flag that threads and futures wait for. Its layout is C's `memwait_event_t`, a word of four
-/// bytes. Zeroed memory is an event that is not set.
+/// A flag that threads and futures can wait for. Its layout is that of C's `memwait_event_t`, a
+/// word of four bytes. Zeroed memory is an event that is not set.
 #[repr(transparent)]
 pub struct Event {
     raw: UnsafeCell<memwait_event_t>,
 }
 
-// SAFETY: any thread may call its functions.
+// SAFETY: any thread may call the event's functions.
 unsafe impl Sync for Event {}
-// SAFETY: it has C's layout.
+// SAFETY: it has the layout of the C type.
 unsafe impl Shareable for Event {}
 
 impl Event {
@@ -88,14 +88,14 @@ impl std::fmt::Debug for Event {
 /// The operation of `Event::wait_async()`.
 pub struct UntilSet(Ref<Event>);
 
-// SAFETY: the share in the event keeps it in place, and it has no owner.
+// SAFETY: the future's share prevents the event from moving, and the event has no owner.
 unsafe impl Wait for UntilSet {
     type Output = Result<(), Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.0.raw.get();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_event_wait_async(raw, op),

@@ -43,24 +43,24 @@ pub(crate) trait Pending {
     fn end_early(&self);
 }
 
-/// The operations that the library may call back. It holds a share in each pending operation.
+/// The operations whose callbacks the library may run. It holds a share in each pending operation.
 pub(crate) struct Registry {
     pub(crate) is_closed: bool,
-    /// By the address of the C operation.
+    /// The key is the address of the C operation.
     pub(crate) pending: HashMap<usize, Arc<dyn Pending>>,
 }
 
 pub(crate) struct Inner {
     pub(crate) raw: *mut memwait_loop_t,
     pub(crate) registry: Mutex<Registry>,
-    /// The panic of a waker in a callback.
+    /// The panic with which a waker in a callback has failed.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// The number of calls of Loop::run() in progress, in the loop's thread.
+    /// The number of calls of Loop::run() that are in progress, in the loop's thread.
     runs: AtomicUsize,
 }
 
 impl Inner {
-    /// Keeps the first of several panics. Leaks the others, because their drop() might panic.
+    /// Stores the first of several panics. Leaks the others, because their drop() might panic.
     fn keep(&self, panic: Box<dyn Any + Send>) {
         let mut first = lock(&self.panic);
 
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, 
     }
 }
 
-/// A handle to a [`Loop`]: operations of any thread can begin on it.
+/// A handle to a [`Loop`]: any thread can begin operations with it.
 #[derive(Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
 
@@ -150,12 +150,12 @@ impl fmt::Debug for Handle {
 /// [`dispatch`](Loop::dispatch), which wakes the tasks whose operations have ended. A loop
 /// dereferences to a [`Handle`].
 ///
-/// A loop stays in its thread, and only this thread dispatches it. Therefore this thread owns a
-/// [`RobustMutex`] that a future has locked.
+/// A loop stays in its thread, and only this thread dispatches it. Therefore this thread is the
+/// owner of a [`RobustMutex`] that a future has locked.
 ///
 /// When the loop is dropped, pending futures end with `ECANCELED`, and have taken nothing. In a
-/// child of `fork(2)` the parent's loop is unusable (`EPERM`), and dropping it does not affect the
-/// parent. A panic of a waker is resumed from the drop after all futures have ended.
+/// child process the parent's loop is unusable (`EPERM`), and dropping it does not affect the
+/// parent. If a waker panics, the drop resumes the panic after all futures have ended.
 ///
 /// [`RobustMutex`]: crate::RobustMutex
 pub struct Loop {
@@ -165,7 +165,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// `ENOENT` or another error of `open(2)`: no device. `ENOSPC`: the user's limit is exceeded.
+    /// `ENOENT` or another error of `open(2)`: no device. `ENOSPC`: the user has reached a limit.
     pub fn new() -> Result<Loop, Error> {
         let mut raw = ptr::null_mut();
 
@@ -192,8 +192,9 @@ impl Loop {
     }
 
     /// Wakes the tasks of all operations that had ended before the call, and returns their number.
-    /// Never blocks. One call for each readiness is enough, even with edge-triggered polling, such
-    /// as tokio's `AsyncFd`. A panic of a waker is resumed from here.
+    /// Never blocks. One call each time the descriptor becomes readable is enough, even with
+    /// edge-triggered polling, such as tokio's `AsyncFd`. If a waker panics, this function resumes
+    /// the panic.
     pub fn dispatch(&self) -> Result<usize, Error> {
         // SAFETY: the loop is valid.
         let result = unsafe { memwait_loop_dispatch(self.handle.0.raw, MEMWAIT_ALL) };
@@ -202,8 +203,8 @@ impl Loop {
         check_result(result).map(|count| count as usize)
     }
 
-    /// Polls and dispatches until nothing is pending, or until [`Handle::stop`]. A panic of a waker
-    /// is resumed from here after its callback.
+    /// Polls and dispatches until nothing is pending, or until [`Handle::stop`]. If a waker panics,
+    /// this function resumes the panic after the callback.
     pub fn run(&self) -> Result<(), Error> {
         self.run_by(None).map(|_| ())
     }
@@ -218,7 +219,7 @@ impl Loop {
         let inner = &self.handle.0;
         let (time, flags) = Deadline::timeout(deadline);
 
-        // relaxed, both times: only this thread uses it.
+        // relaxed, both times: only this thread uses the number.
         inner.runs.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the loop is valid.
         let result = unsafe { memwait_loop_run(inner.raw, time, flags) };
@@ -228,11 +229,12 @@ impl Loop {
         check_result(result).map(|result| result != MEMWAIT_TIMED_OUT)
     }
 
-    /// Runs a future to its end in this thread, for programs without an executor. The future may
-    /// also wait for things other than this loop. Errors come from the loop: `EPERM`, `ENOSPC`.
+    /// Runs a future to completion in this thread, for programs without an executor. The future may
+    /// also wait for events that do not come from this loop. Errors come from the loop: `EPERM`,
+    /// `ENOSPC`.
     ///
     /// During the call, one additional operation is [pending](Handle::pending). A
-    /// [`run`](Loop::run) within the future therefore ends only by [`Handle::stop`].
+    /// [`run`](Loop::run) within the future therefore returns only after [`Handle::stop`].
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let signal = Arc::new(Signal {
             word: AtomicU32::new(0),
@@ -308,7 +310,7 @@ impl Drop for Loop {
             registry.pending.values().cloned().collect()
         };
         for operation in pending {
-            // A panic of a waker must not prevent the end of other operations.
+            // If a waker panics, the other operations must still end.
             let done = catch_unwind(AssertUnwindSafe(move || operation.end_early()));
 
             if let Err(panic) = done {
@@ -341,8 +343,8 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // release: see block_on(). If the flag was set before, the thread that set it notifies, or
-        // is the thread of the loop.
+        // release: see block_on(). If the flag was already set, the thread that set it notifies, or
+        // is the loop's thread.
         if self.is_woken.swap(true, Ordering::Release) || thread::current().id() == self.thread {
             return;
         }
@@ -388,7 +390,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // SAFETY: new() has made and initialised it. This is the loop's thread, so its callback
+        // SAFETY: new() has created and initialised it. This is the loop's thread, so its callback
         // does not run. After this it is not pending any more, and nothing else refers to it.
         unsafe {
             memwait_op_cancel(self.op);

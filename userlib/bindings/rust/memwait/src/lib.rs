@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! Locks, condition variables, semaphores and channels for threads and futures, in one process or
-//! between processes: libmemwait for Rust.
+//! libmemwait for Rust: locks, condition variables, semaphores and channels for threads and
+//! futures, within a process or between processes.
 //!
-//! An object can lie anywhere: in a `static`, on a stack, or at an offset of [`Shared`] memory,
+//! An object can lie anywhere: in a `static`, on a stack, or at an offset in [`Shared`] memory,
 //! where programs in other languages can also use it. A thread blocks on the object. A future needs
 //! a [`Ref`] to the object, and waits on a [`Loop`], whose descriptor any event loop can poll.
 //! Threads and futures wait in one FIFO queue.
@@ -28,9 +28,9 @@
 //!
 //! # fork
 //!
-//! A child of `fork(2)` can use objects in memory that it shares with its parent. It must make a
-//! [`Loop`] of its own, must forget the parent's guards, and may drop everything else. As always,
-//! if the parent had other threads, the child may only do what a signal handler may do.
+//! A child process can use objects in memory that it shares with its parent. The child must
+//! create its own [`Loop`], must forget the parent's guards, and may drop everything else. As
+//! always, if the parent had other threads, the child may only do what a signal handler may do.
 #![warn(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -31,11 +31,11 @@ const MAP_SHARED: c_int = 0x1;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MFD_CLOEXEC: c_uint = 0x1;
 
-/// Types that may lie in memory that processes share.
+/// Types whose values may lie in memory that processes share.
 ///
 /// # Safety
 /// The type must have the same layout in all processes, as with `#[repr(C)]`. Its values must be
-/// valid at any address, and must mean the same in every process: no pointers, references,
+/// valid at any address, and must have the same meaning in every process: no pointers, references,
 /// descriptors or thread ids. A struct that no mutex guards must also be `Send` and `Sync`; data
 /// that a mutex guards must be `Send`.
 ///
@@ -60,11 +60,11 @@ unsafe impl Shareable for () {}
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
 /// A reference to an object, with a share in its memory, like an `Arc`. Pending operations also
-/// hold a share, so that the memory outlives them. A `Ref` is made from an `Arc<T>`, a value, a
+/// hold a share, so that the memory outlives them. A `Ref` is created from an `Arc<T>`, a value, a
 /// `&'static T`, or [`Shared`] memory.
 pub struct Ref<T: 'static> {
     object: NonNull<T>,
-    // Never read: it keeps the memory alive.
+    // Never read; it prevents the memory from being freed.
     _memory: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -74,7 +74,7 @@ unsafe impl<T: Send + Sync> Send for Ref<T> {}
 unsafe impl<T: Send + Sync> Sync for Ref<T> {}
 
 impl<T: Send + Sync + 'static> Ref<T> {
-    /// Puts an object into memory of this process.
+    /// Puts an object into this process's memory.
     pub fn new(value: T) -> Ref<T> {
         Arc::new(value).into()
     }
@@ -141,7 +141,8 @@ unsafe impl Sync for Memory {}
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Owner::Mapped = self.owner {
-            // SAFETY: the mapping belongs to this, and nothing refers to it any more.
+            // SAFETY: the mapping belongs to this value, and nothing refers to the mapping any
+            // more.
             unsafe { munmap(self.start.as_ptr().cast(), self.size) };
         }
     }
@@ -150,7 +151,7 @@ impl Drop for Memory {
 /// Memory that processes share, with objects at offsets. A clone refers to the same mapping, which
 /// exists as long as a clone or a [`Ref`] into it exists. Objects in it are never dropped.
 ///
-/// A child of `fork(2)` inherits the mapping.
+/// A child process inherits the mapping.
 #[derive(Clone)]
 pub struct Shared(Arc<Memory>);
 
@@ -160,8 +161,8 @@ impl Shared {
         Shared::new(size, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
     }
 
-    /// Maps `size` bytes of a file from `offset`, which must be a multiple of the page size. The
-    /// file must be long enough, and open for reading and writing.
+    /// Maps `size` bytes of a file, beginning at `offset`, which must be a multiple of the page
+    /// size. The file must be long enough, and open for reading and writing.
     ///
     /// If another process truncates the file, access beyond its end raises `SIGBUS`.
     pub fn map(file: &File, offset: u64, size: usize) -> io::Result<Shared> {
@@ -242,7 +243,8 @@ impl Shared {
         Ok(place)
     }
 
-    /// The object at `offset`. `EINVAL`: it would not lie within the memory, or is misaligned.
+    /// Returns the object at `offset`. `EINVAL`: the object would not lie within the memory, or
+    /// would be misaligned.
     ///
     /// # Safety
     /// An initialised `T` must lie there, or zeroed memory if `T` is a [`Mutex`],
@@ -250,8 +252,8 @@ impl Shared {
     /// is valid. A mutex or a read-write lock that another language has initialised must have a
     /// kind that its Rust type can have: it must be neither recursive nor errorcheck; a
     /// [`RobustMutex`] must be robust, a [`Mutex`] or [`RwLock`] must not. While the object is in
-    /// use, no process may access its bytes in another way. A private object must be used by one
-    /// process only.
+    /// use, no process may access its bytes in another way. A private object must be used by only
+    /// one process.
     ///
     /// [`RobustMutex`]: crate::RobustMutex
     /// [`Mutex`]: crate::Mutex
@@ -271,7 +273,7 @@ impl Shared {
         })
     }
 
-    /// Moves an object to `offset`, and overwrites the bytes there. Errors: see
+    /// Moves an object to `offset`, and overwrites the bytes at `offset`. Errors: see
     /// [`attach`](Shared::attach).
     ///
     /// # Safety
@@ -281,7 +283,7 @@ impl Shared {
         offset: usize,
         value: T,
     ) -> Result<Ref<T>, Error> {
-        // SAFETY: the caller's promise. The object is read only after the write.
+        // SAFETY: the caller guarantees this. The object is read only after the write.
         let object = unsafe { self.attach::<T>(offset)? };
 
         // SAFETY: attach() has checked that it fits.
@@ -300,8 +302,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A file of `size` zeroed bytes without a name, see `memfd_create(2)`. [Map](Shared::map) it, and
-/// pass it to other processes. It is closed on exec.
+/// Creates a file of `size` zeroed bytes without a name, see `memfd_create(2)`. [Map](Shared::map)
+/// it, and pass it to other processes. Its descriptor is closed on exec.
 pub fn memfd(size: u64) -> io::Result<File> {
     // SAFETY: the string is terminated.
     let fd = unsafe { memfd_create(b"memwait\0".as_ptr().cast(), MFD_CLOEXEC) };

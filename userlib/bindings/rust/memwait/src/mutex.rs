@@ -13,19 +13,19 @@ use std::ops::{Deref, DerefMut};
 use std::os::raw::{c_int, c_uint};
 use std::ptr;
 
-/// A mutex with the data that it guards, for threads and futures. Its layout is C's
+/// A mutex with the data that it guards, for threads and futures. Its layout is that of C's
 /// `memwait_mutex_t` followed by a `T`, as in a `#[repr(C)]` struct.
 ///
 /// A panic unlocks the mutex and does not poison it. If a process dies while it holds the mutex,
-/// the mutex stays locked: see [`RobustMutex`]. A mutex has no owner: futures that lock it may move
-/// between threads.
+/// the mutex stays locked: see [`RobustMutex`]. A mutex has no owner, so futures that lock it may
+/// move between threads.
 #[repr(C)]
 pub struct Mutex<T> {
     raw: UnsafeCell<memwait_mutex_t>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: it gives out one &mut T at a time.
+// SAFETY: it returns only one &mut T at a time.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 // SAFETY: it has C's layout, followed by that of T.
 unsafe impl<T: Shareable> Shareable for Mutex<T> {}
@@ -45,7 +45,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// A mutex that is handed over in the order of waiting. It is slower.
+    /// A mutex that is handed over in FIFO order. It is slower.
     pub const fn fair(value: T) -> Mutex<T> {
         Mutex {
             raw: raw_mutex(MEMWAIT_MUTEX_FAIR),
@@ -94,7 +94,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: Send + 'static> Ref<Mutex<T>> {
-    /// Waits in one FIFO queue with the threads that lock it.
+    /// Waits in the same FIFO queue as the threads that lock the mutex.
     pub fn lock_async(&self, on: &Handle) -> Operation<Locking<T, Ref<Mutex<T>>>> {
         Operation::new(on, Locking::new(self))
     }
@@ -112,9 +112,9 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A [`Mutex`] whose next owner is notified if an owner dies while it holds the mutex, that is, if
-/// a thread ends or a process is killed, at any instruction. The next lock then returns the locked
-/// mutex as [`LockError::OwnerDied`].
+/// A [`Mutex`] whose next owner is notified if the owner dies while it holds the mutex, that is, if
+/// a thread ends or a process is killed, at any instruction. The next function that locks the mutex
+/// then returns the locked mutex as [`LockError::OwnerDied`].
 ///
 /// The owner is a thread. A future that locks the mutex therefore stays in the thread of its loop.
 #[repr(transparent)]
@@ -173,9 +173,9 @@ impl<T> RobustMutex<T> {
 }
 
 impl<T: Send + 'static> Ref<RobustMutex<T>> {
-    /// Waits in one FIFO queue with the threads that lock it.
+    /// Waits in the same FIFO queue as the threads that lock the mutex.
     ///
-    /// If the future would return [`LockError::OwnerDied`], but is dropped before, the next owner
+    /// If the future would return [`LockError::OwnerDied`], but is dropped first, the next owner
     /// gets [`LockError::OwnerDied`] instead.
     pub fn lock_async(&self, on: &Loop) -> Operation<Locking<T, Ref<RobustMutex<T>>>> {
         Operation::new(on, Locking::new(self))
@@ -199,8 +199,8 @@ impl<T> fmt::Debug for RobustMutex<T> {
 /// The result of locking a [`RobustMutex`].
 pub type LockResult<G> = Result<G, LockError<G>>;
 
-/// The error of locking a [`RobustMutex`]: either the mutex is locked, and its last owner has died,
-/// or locking failed.
+/// The error from locking a [`RobustMutex`]: either the mutex is locked, and its last owner has
+/// died, or locking failed.
 pub enum LockError<G> {
     /// The mutex is locked; its last owner has died.
     OwnerDied(OwnerDied<G>),
@@ -209,7 +209,8 @@ pub enum LockError<G> {
 }
 
 impl<G> LockError<G> {
-    /// The error number. If the mutex was locked, this unlocks it, and the number is `EOWNERDEAD`.
+    /// The error number. If the mutex was locked, this function unlocks it, and the number is
+    /// `EOWNERDEAD`.
     pub fn into_error(self) -> Error {
         match self {
             LockError::OwnerDied(_) => Error::new(EOWNERDEAD),
@@ -238,15 +239,15 @@ impl<G> fmt::Debug for LockError<G> {
 
 impl<G> std::error::Error for LockError<G> {}
 
-/// A locked [`RobustMutex`] whose last owner has died. The owner may have changed none, a part or
-/// all of the data. Repair the data, and call [`consistent`](OwnerDied::consistent). If this value
-/// is dropped instead, the mutex is unlocked, and cannot be locked again: `ENOTRECOVERABLE`.
+/// A locked [`RobustMutex`] whose last owner has died. The owner may have changed none, some or all
+/// of the data. Repair the data, and call [`consistent`](OwnerDied::consistent). If this value is
+/// dropped instead, the mutex is unlocked, and cannot be locked again: `ENOTRECOVERABLE`.
 ///
 /// The dead owner may not have notified a condition variable: notify all of its waiters.
 ///
 /// Access to the data is unsafe. A thread may leak its guard with `Box::leak()`, pass a reference
 /// to the data to another thread, and end. A thread may also use such a reference in a destructor
-/// of its thread-local variables, after its end has been reported.
+/// of a thread-local variable, after its end has been reported.
 ///
 /// ```compile_fail,E0133
 /// # fn owner_died<T, P: memwait::Place<T>>(died: memwait::OwnerDied<memwait::MutexGuard<T, P>>) {
@@ -267,14 +268,14 @@ impl<G: DerefMut> OwnerDied<G> {
     /// The data as the owner left it.
     ///
     /// # Safety
-    /// If the owner was a thread of this process, neither another thread nor a destructor may use
+    /// If the owner was a thread of this process, no other thread and no destructor may use
     /// references to the data that the owner has leaked. A process that has died leaves no
     /// references.
     pub unsafe fn get(&self) -> &G::Target {
         &self.guard
     }
 
-    /// The data, to repair it.
+    /// The data, so that the caller can repair it.
     ///
     /// # Safety
     /// See [`get`](OwnerDied::get).
@@ -319,7 +320,7 @@ impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
             Ok(guard) => Ok(guard),
             Err(LockError::Failed(error)) => Err(error),
             Err(LockError::OwnerDied(mut died)) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees this.
                 unsafe {
                     repair(died.get_mut());
                     died.consistent()
@@ -329,7 +330,8 @@ impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
     }
 }
 
-/// How a guard refers to its mutex: by `&` or [`Ref`], to a [`Mutex`] or a [`RobustMutex`].
+/// The type by which a guard refers to its mutex: a `&` or a [`Ref`], to a [`Mutex`] or a
+/// [`RobustMutex`].
 ///
 /// Only this crate can get the mutex: a `&Mutex<T>` to a [`RobustMutex`] could leave its thread.
 ///
@@ -352,7 +354,7 @@ pub trait Place<T>: Sized {
     fn failed(error: Error, token: Token) -> Self::Failure;
 }
 
-/// Code outside of this crate can neither name nor construct this, and therefore can neither call
+/// Code outside this crate can neither name nor construct this type, and therefore can neither call
 /// nor implement the methods above.
 pub struct Token(());
 
@@ -379,7 +381,8 @@ macro_rules! place {
     };
     (@mutex Mutex $self:ident) => { $self };
     (@mutex RobustMutex $self:ident) => { &$self.0 };
-    // A Mutex is not robust, unless the promise of Shared::attach() was broken. Unlock it.
+    // A Mutex is not robust, unless the caller of Shared::attach() has broken its promise. Unlock
+    // it.
     (@died Mutex $guard:ident) => {{
         drop($guard);
         Error::new(EOWNERDEAD)
@@ -440,7 +443,7 @@ pub(crate) fn guarded<T, P: Place<T>>(
 ///
 /// The guard of a [`Mutex`] may leave its thread, because the mutex has no owner: a task of an
 /// executor with several threads can hold it across an `await`. The guard of a [`RobustMutex`]
-/// stays in the thread that owns it. In a child of `fork(2)` a guard of the parent must be
+/// stays in the thread that owns it. In a child process a guard of the parent must be
 /// forgotten, because it would unlock the parent's mutex.
 #[must_use = "the mutex is unlocked when the guard is dropped"]
 pub struct MutexGuard<T, P: Place<T>> {
@@ -513,7 +516,7 @@ impl<T: fmt::Debug, P: Place<T>> fmt::Debug for MutexGuard<T, P> {
     }
 }
 
-/// The operation of `lock_async()`. It is bound to its thread if the loop is.
+/// The operation of `lock_async()`. It is bound to its thread if the loop is bound to its thread.
 pub struct Locking<T, P: Place<T>> {
     place: P,
     on: PhantomData<P::On>,
@@ -530,14 +533,15 @@ impl<T, P: Place<T> + Clone> Locking<T, P> {
     }
 }
 
-// SAFETY: the share in the mutex keeps it in place. A robust one is bound to the loop's thread.
+// SAFETY: the future's share prevents the mutex from moving. A robust mutex is bound to the loop's
+// thread.
 unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Locking<T, P> {
     type Output = Result<MutexGuard<T, P>, P::Failure>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.place.mutex(TOKEN).raw.get();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_mutex_lock_async(raw, op),

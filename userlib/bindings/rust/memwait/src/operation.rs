@@ -12,10 +12,10 @@ use std::process;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// The event that a future of this crate waits for.
+/// The event for which a future of this crate waits.
 ///
 /// # Safety
-/// `begin()` must do what the documentation of libmemwait requires of an _async function. If the
+/// `begin()` must do what the documentation of libmemwait requires from an _async function. If the
 /// future may leave the thread in which it began, `give_back()` and drop() must be callable in the
 /// loop's thread: nothing in the future may be bound to a thread. Otherwise the loop must belong to
 /// the thread of the future.
@@ -27,7 +27,7 @@ pub unsafe trait Wait: 'static {
     /// The sign of errors: 1, or -1 if they are negative.
     const SIGN: c_int = 1;
 
-    /// The result, if it is available without beginning an operation.
+    /// The result, if it is available without an operation.
     fn at_hand(&self) -> Option<c_int> {
         None
     }
@@ -45,7 +45,7 @@ pub unsafe trait Wait: 'static {
     /// # Safety
     /// `op` must have ended with `result`.
     unsafe fn give_back(&self, op: *mut memwait_op_t, _result: c_int) {
-        // SAFETY: the caller's promise. An error means that a waiter could not be woken.
+        // SAFETY: the caller guarantees this. An error means that a waiter could not be woken.
         let _ = unsafe { memwait_op_undo(op) };
     }
 
@@ -67,7 +67,7 @@ struct Counted<K: ?Sized> {
     state: Mutex<State>,
     deadline: Option<Deadline>,
     on: Handle,
-    /// The process in which it was made.
+    /// The process in which it was created.
     process: u32,
     kind: K,
 }
@@ -77,7 +77,7 @@ impl<K: ?Sized> Counted<K> {
         self.op.get() as usize
     }
 
-    /// Whether this is a child of fork(): then the result belongs to the parent.
+    /// Whether this is a child process, in which case the result belongs to the parent.
     fn is_parents(&self) -> bool {
         self.process != process::id()
     }
@@ -87,7 +87,7 @@ impl<K: ?Sized> Counted<K> {
         // SAFETY: the operation has begun, and its loop is valid.
         let result = unsafe { memwait_op_cancel(self.op.get()) };
 
-        // EPERM: this is a child of fork(), where no callback runs.
+        // EPERM: this is a child process, where no callback runs.
         if result == -ENOENT || result == -EINPROGRESS {
             return false;
         }
@@ -122,8 +122,8 @@ impl<K: Wait> Pending for Counted<K> {
     }
 }
 
-/// A future that waits on a [`Loop`]. The operation begins when the future is first polled, and is
-/// queued from then on. If it does not have to wait, it ends immediately.
+/// A future that waits on a [`Loop`]. The operation begins, and is queued, when the future is first
+/// polled. If it does not have to wait, it ends immediately.
 ///
 /// Dropping the future, in any thread that may own it, cancels the operation: nothing stays locked
 /// or consumed. If the operation had already succeeded, its effect is undone: the object is
@@ -132,8 +132,8 @@ impl<K: Wait> Pending for Counted<K> {
 /// For items see [`Channel`](crate::Channel). A barrier that has opened stays open. A future that
 /// is leaked stays in the queue, and its object stays in memory.
 ///
-/// In a child of `fork(2)` the parent's futures hold nothing. Polling does nothing if the future is
-/// pending, and otherwise returns `EPERM`. Dropping gives nothing back.
+/// In a child process the parent's futures hold nothing. Polling such a future does nothing if the
+/// future is pending, and otherwise returns `EPERM`. Dropping it gives nothing back.
 ///
 /// [`Loop`]: crate::Loop
 #[must_use = "futures do nothing unless polled"]
@@ -145,7 +145,7 @@ pub struct Operation<K: Wait> {
 // threads at a time: begin() uses `kind` in this thread before the library knows the operation, and
 // later the thread that finds the operation ended uses it. Wait says what `kind` may contain.
 unsafe impl<K: Wait + Send> Send for Operation<K> {}
-// SAFETY: a shared reference to it allows no operation.
+// SAFETY: nothing can be done with a shared reference to it.
 unsafe impl<K: Wait> Sync for Operation<K> {}
 impl<K: Wait> Unpin for Operation<K> {}
 
@@ -195,7 +195,7 @@ impl<K: Wait> Operation<K> {
             return result;
         }
         // Held until the operation is pending, so that Loop's drop() either finds it pending, or
-        // prevents its beginning. The library runs no callback in here.
+        // prevents it from beginning. The library runs no callback in this function.
         let mut registry = lock(&inner.registry);
 
         if registry.is_closed {
@@ -213,7 +213,7 @@ impl<K: Wait> Operation<K> {
                 .begin(operation.op.get(), operation.deadline.as_ref())
         };
         if result != K::PENDING {
-            // This future also has a share, so nothing is dropped here.
+            // This future also has a share, so this does not drop anything.
             registry.pending.remove(&operation.key());
         }
         result

@@ -11,16 +11,16 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::os::raw::{c_int, c_uint};
 
-/// A read-write lock for threads and futures. Its layout is C's `memwait_rwlock_t` followed by a
-/// `T`, as in a `#[repr(C)]` struct. If a thread or process dies while it holds the lock, the lock
-/// stays locked.
+/// A read-write lock for threads and futures. Its layout is that of C's `memwait_rwlock_t` followed
+/// by a `T`, as in a `#[repr(C)]` struct. If a thread or process dies while it holds the lock, the
+/// lock stays locked.
 #[repr(C)]
 pub struct RwLock<T> {
     raw: UnsafeCell<memwait_rwlock_t>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: it gives out several &T, or one &mut T.
+// SAFETY: it returns several &T, or one &mut T.
 unsafe impl<T: Send + Sync> Sync for RwLock<T> {}
 // SAFETY: it has C's layout, followed by that of T.
 unsafe impl<T: Shareable> Shareable for RwLock<T> {}
@@ -31,7 +31,7 @@ impl<T> RwLock<T> {
         RwLock::of_kind(MEMWAIT_RWLOCK_PREFER_READER, value)
     }
 
-    /// The order of waiting decides. A thread must not read-lock it twice.
+    /// The lock is acquired in FIFO order. A thread must not lock it for reading twice.
     pub const fn fair(value: T) -> RwLock<T> {
         RwLock::of_kind(MEMWAIT_RWLOCK_FAIR, value)
     }
@@ -57,7 +57,7 @@ impl<T> RwLock<T> {
         self
     }
 
-    /// Locks for reading. Blocks while a writer holds or precedes it.
+    /// Locks for reading. Blocks while a writer holds the lock, or precedes this reader.
     pub fn read(&self) -> Result<ReadGuard<T, &RwLock<T>>, Error> {
         // SAFETY: the object is valid.
         check(unsafe { memwait_rwlock_rdlock(self.raw.get()) })?;
@@ -123,12 +123,12 @@ impl<T> RwLock<T> {
 }
 
 impl<T: Send + Sync + 'static> Ref<RwLock<T>> {
-    /// Waits in one FIFO queue with the threads that lock it.
+    /// Waits in the same FIFO queue as the threads that use the lock.
     pub fn read_async(&self, on: &Handle) -> Operation<Reading<T>> {
         Operation::new(on, Reading(self.clone()))
     }
 
-    /// Waits in one FIFO queue with the threads that lock it.
+    /// Waits in the same FIFO queue as the threads that use the lock.
     pub fn write_async(&self, on: &Handle) -> Operation<Writing<T>> {
         Operation::new(on, Writing(self.clone()))
     }
@@ -150,7 +150,7 @@ macro_rules! guard {
     ($(#[$doc:meta])* $guard:ident) => {
         $(#[$doc])*
         /// `P` is a `&` or [`Ref`] to the lock. The lock has no owner, so the guard may leave its
-        /// thread. In a child of `fork(2)` a guard of the parent must be forgotten, because it
+        /// thread. In a child process a guard of the parent must be forgotten, because it
         /// would unlock the parent's lock.
         #[must_use = "the lock is unlocked when the guard is dropped"]
         pub struct $guard<T, P: Deref<Target = RwLock<T>>> {
@@ -217,14 +217,14 @@ macro_rules! locking {
         /// The operation that locks a read-write lock.
         pub struct $kind<T: 'static>(Ref<RwLock<T>>);
 
-        // SAFETY: the share in the lock keeps it in place, and it has no owner.
+        // SAFETY: the future's share prevents the lock from moving, and the lock has no owner.
         unsafe impl<T: Send + Sync + 'static> Wait for $kind<T> {
             type Output = Result<$guard<T, Ref<RwLock<T>>>, Error>;
 
             unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
                 let raw = self.0.raw.get();
 
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees this.
                 unsafe {
                     match deadline {
                         None => $lock(raw, op),

@@ -8,21 +8,21 @@ use memwait_sys::*;
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// A counting semaphore for threads and futures. Its layout is C's `memwait_sem_t`.
+/// A counting semaphore for threads and futures. Its layout is that of C's `memwait_sem_t`.
 #[repr(transparent)]
 pub struct Semaphore {
     raw: UnsafeCell<memwait_sem_t>,
 }
 
-// SAFETY: any thread may call its functions.
+// SAFETY: any thread may call the semaphore's functions.
 unsafe impl Sync for Semaphore {}
-// SAFETY: it has C's layout.
+// SAFETY: it has the layout of the C type.
 unsafe impl Shareable for Semaphore {}
 
 impl Semaphore {
-    /// The largest value, except of [`fair`](Semaphore::fair) semaphores.
+    /// The maximum value, except for [`fair`](Semaphore::fair) semaphores.
     pub const MAX: u32 = MEMWAIT_SEM_VALUE_MAX;
-    /// The largest value of a [`fair`](Semaphore::fair) semaphore: 32767.
+    /// The maximum value of a [`fair`](Semaphore::fair) semaphore: 32767.
     pub const FAIR_MAX: u32 = MEMWAIT_SEM_FAIR_VALUE_MAX;
 
     /// # Panics
@@ -37,7 +37,7 @@ impl Semaphore {
         }
     }
 
-    /// A semaphore whose posts go to the oldest waiter. It is slower.
+    /// A semaphore whose posts are handed to the oldest waiter. It is slower.
     ///
     /// # Panics
     /// If `value` is above [`FAIR_MAX`](Semaphore::FAIR_MAX).
@@ -116,7 +116,7 @@ impl Semaphore {
 }
 
 impl Ref<Semaphore> {
-    /// Waits in one FIFO queue with the threads that acquire the semaphore.
+    /// Waits in the same FIFO queue as the threads that acquire the semaphore.
     pub fn acquire_async(&self, on: &Handle) -> Operation<Acquiring> {
         Operation::new(on, Acquiring(self.clone()))
     }
@@ -134,14 +134,14 @@ impl std::fmt::Debug for Semaphore {
 /// The operation of `Semaphore::acquire_async()`.
 pub struct Acquiring(Ref<Semaphore>);
 
-// SAFETY: the share in the semaphore keeps it in place, and it has no owner.
+// SAFETY: the future's share prevents the semaphore from moving, and the semaphore has no owner.
 unsafe impl Wait for Acquiring {
     type Output = Result<(), Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.0.raw.get();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_sem_wait_async(raw, op),

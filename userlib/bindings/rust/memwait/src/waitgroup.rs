@@ -8,16 +8,16 @@ use memwait_sys::*;
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 
-/// A count, and the threads and futures that wait until it is 0. Its layout is C's
+/// A count, and the threads and futures that wait until it is 0. Its layout is that of C's
 /// `memwait_waitgroup_t`. Zeroed memory is a wait group whose count is 0.
 #[repr(transparent)]
 pub struct WaitGroup {
     raw: UnsafeCell<memwait_waitgroup_t>,
 }
 
-// SAFETY: any thread may call its functions.
+// SAFETY: any thread may call the wait group's functions.
 unsafe impl Sync for WaitGroup {}
-// SAFETY: it has C's layout.
+// SAFETY: it has the layout of the C type.
 unsafe impl Shareable for WaitGroup {}
 
 impl WaitGroup {
@@ -39,9 +39,9 @@ impl WaitGroup {
         self
     }
 
-    /// Adds to the count; if this makes the count 0, wakes all waiters. Call it before the work
-    /// that is counted begins. `EINVAL`: the count would be negative. `EOVERFLOW`: the count would
-    /// exceed [`MAX`](WaitGroup::MAX).
+    /// Adds to the count. If the count becomes 0, wakes all waiters. Call this function before the
+    /// work that it counts begins. `EINVAL`: the count would be negative. `EOVERFLOW`: the count
+    /// would exceed [`MAX`](WaitGroup::MAX).
     pub fn add(&self, delta: i32) -> Result<(), Error> {
         // SAFETY: the object is valid.
         check(unsafe { memwait_waitgroup_add(self.raw.get(), delta) })
@@ -89,14 +89,14 @@ impl std::fmt::Debug for WaitGroup {
 /// The operation of `WaitGroup::wait_async()`.
 pub struct UntilDone(Ref<WaitGroup>);
 
-// SAFETY: the share in the wait group keeps it in place, and it has no owner.
+// SAFETY: the future's share prevents the wait group from moving, and the wait group has no owner.
 unsafe impl Wait for UntilDone {
     type Output = Result<(), Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.0.raw.get();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe {
             match deadline {
                 None => memwait_waitgroup_wait_async(raw, op),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! Words: atomic integers that threads and futures wait for, as for a futex.
+//! Words: atomic integers that threads and futures can wait for, like futexes.
 use crate::error::{check_result, Error};
 use crate::event_loop::Handle;
 use crate::memory::Ref;
@@ -12,12 +12,12 @@ use std::sync::atomic::*;
 /// A count for [`notify`]: all waiters.
 pub const ALL: u32 = MEMWAIT_ALL;
 
-/// Which processes use a word. All users must give the same value.
+/// Which processes use a word. All users must pass the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Any process.
     Shared,
-    /// Only this process: waiting and waking cost less.
+    /// Only this process uses the word: waiting and waking cost less.
     Private,
 }
 
@@ -82,7 +82,7 @@ macro_rules! word {
                 flags: c_uint,
                 op: Option<*mut memwait_op_t>,
             ) -> c_int {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees this.
                 unsafe {
                     match op {
                         None => $wait(word, expected as $bits, timeout, flags),
@@ -165,7 +165,8 @@ pub fn notify<W: Word>(word: &W, count: u32, scope: Scope) -> Result<u32, Error>
     check_result(result).map(|woken| woken as u32)
 }
 
-/// The number of waiters now, for tests and diagnosis. It may change immediately.
+/// Returns the current number of waiters, for tests and diagnosis. The number may change
+/// immediately.
 pub fn waiters<W: Word>(word: &W, scope: Scope) -> Result<u32, Error> {
     // SAFETY: the word is valid.
     let result = unsafe { memwait_waiters(address(word), scope.flags()) };
@@ -180,7 +181,7 @@ pub struct WaitingFor<W: Word> {
     scope: Scope,
 }
 
-// SAFETY: the share in the word keeps it in place.
+// SAFETY: the future's share prevents the word from moving.
 unsafe impl<W: Word> Wait for WaitingFor<W> {
     type Output = Result<Outcome, Error>;
     const PENDING: c_int = MEMWAIT_PENDING;
@@ -190,7 +191,7 @@ unsafe impl<W: Word> Wait for WaitingFor<W> {
         let (time, flags) = Deadline::timeout(deadline);
         let flags = flags | self.scope.flags();
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe { W::wait(address(&*self.word), self.expected, time, flags, Some(op)) }
     }
 

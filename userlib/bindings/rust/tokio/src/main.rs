@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! Tasks of tokio, in several threads, take turns at a mutex that another process holds at first.
-//! One thread owns the loop, and dispatches it; all other threads use its handle.
+//! tokio tasks in several threads take turns with a mutex that another process holds at first. One
+//! thread owns the loop, and dispatches it; all other threads use its handle.
 use memwait::{Handle, Loop, Mutex, Ref, Shared};
 use std::error::Error;
 use std::sync::mpsc;
