@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-//! The Rust program of the five, a future: fifth FILE
+//! The Rust program, which uses a future: fifth FILE
 use memwait::{Error, Handle, Loop, Mutex, Ref, Shareable, Shared};
 use std::fs::OpenOptions;
 use std::thread::sleep;
@@ -23,7 +23,7 @@ struct Guarded {
     log: [u8; 100], // at 256
 }
 
-// SAFETY: numbers, in the layout of C.
+// SAFETY: the struct contains only numbers, in C's layout.
 unsafe impl Shareable for Guarded {}
 
 async fn take_turns(memory: &Shared, on: &Handle) -> Result<(), Error> {

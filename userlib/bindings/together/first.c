@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The C program of the five, a thread that blocks. It creates the shared file, and holds the mutex
+ * The C program, which uses a thread that blocks. It creates the shared file, and holds the mutex
  * until all other programs have reported. Then it takes its turns like them: first FILE
  */
 #include <fcntl.h>
@@ -58,7 +58,10 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	snprintf(name, sizeof(name), "%s.XXXXXX", argv[1]);
-	/* Initialise the file before it gets its name: the others use it as soon as it exists. */
+	/*
+	 * Initialise the file before it gets its name, because the other programs use it as soon as
+	 * it exists.
+	 */
 	fd = mkstemp(name);
 	if (fd < 0 || ftruncate(fd, SIZE))
 		return 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-// The Node program of the five, promises: fourth.js FILE
+// The Node.js program, which uses promises: fourth.js FILE
 const assert = require('assert');
 const { setTimeout } = require('timers/promises');
 const { map, Mutex, Channel } = require('memwait');

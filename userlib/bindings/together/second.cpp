@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* The C++ program of the five, a coroutine: second FILE */
+/* The C++ program, which uses a coroutine: second FILE */
 #include <memwait/task.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The Python program of the five, a task of asyncio: third.py FILE"""
+"""The Python program, which uses an asyncio task: third.py FILE"""
 
 import asyncio
 import mmap

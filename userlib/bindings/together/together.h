@@ -23,7 +23,7 @@ enum {
 	HOLD_MS = 2,		/* time of a turn, in which the others queue up */
 };
 
-/* Call with the mutex locked. Returns false if another program also holds the mutex. */
+/* Must be called with the mutex locked. Returns false if another program also holds the mutex. */
 static inline bool turn_begins(char *memory, char letter)
 {
 	uint32_t *turns = (uint32_t *)(void *)(memory + TURNS);

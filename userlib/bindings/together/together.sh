@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-# Five languages at one mutex and one channel: a thread in C, a coroutine in C++, a task in Python, promises in Node.js
-# and a future in Rust take turns, in five processes that share only a file: together.sh [FILE]
+# Programs in five languages share one mutex and one channel: a thread in C, a coroutine in C++, a
+# task in Python, promises in Node.js and a future in Rust take turns, in five processes that share
+# only a file: together.sh [FILE]
 file=${1:-/dev/shm/memwait-together.$$}
 cd "$(dirname "$0")" || exit 1
 trap 'rm -f "$file" "$file".??????' EXIT

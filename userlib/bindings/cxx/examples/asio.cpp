@@ -127,7 +127,9 @@ try {
 	int pipes[2], ticks = 0, seen = 0;
 	char byte = 0;
 
-	/* The child holds the mutex from before it writes a byte until it has read one. */
+	/*
+	 * The child locks the mutex, writes a byte, and holds the mutex until it has read a byte.
+	 */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pipes))
 		return 1;
 	if (!fork()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A thousand coroutines of one thread share a mutex with another process, whose thread blocks. They
+ * A thousand coroutines in one thread share a mutex with another process, whose thread blocks. They
  * then send their results to that process through a channel. One more coroutine waits for an event
  * that never happens, and is cancelled.
  */

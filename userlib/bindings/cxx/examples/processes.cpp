@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Two processes take turns at a counter, using the standard's guards with a mutex and a condition
- * variable in shared memory. A third process dies while it holds a robust mutex, and leaves a wrong
- * sum, which the next owner repairs.
+ * Two processes take turns at a counter, using the standard library's guards with a mutex and a
+ * condition variable in shared memory. A third process dies while it holds a robust mutex, and
+ * leaves a wrong sum, which the next owner repairs.
  */
 #include <memwait.hpp>
 

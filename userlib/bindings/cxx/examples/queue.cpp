@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * A queue between two processes. One process blocks while the queue is full; a coroutine of the
- * other receives, and its event loop is poll(2).
+ * A queue between two processes. One process blocks while the queue is full; a coroutine in the
+ * other process receives, and its event loop is poll(2).
  */
 #include <cstdio>
 #include <poll.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A queue between processes: tasks of one process send numbers, a thread of another adds them."""
+"""A queue between processes: tasks in one process send numbers, and a thread in another adds
+them."""
 
 import asyncio
 import mmap

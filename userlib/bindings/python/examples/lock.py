@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Two processes and two tasks take turns at one lock. The event loop runs while the tasks wait."""
+"""Two processes and two tasks take turns with one lock. The event loop runs while the tasks
+wait."""
 
 import asyncio
 import multiprocessing

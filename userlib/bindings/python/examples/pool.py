@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""An asyncio service and its worker processes take turns at a robust lock.
+"""An asyncio service and its worker processes take turns with a robust lock.
 
 The service awaits the lock, with a timeout, and may be cancelled. If a worker dies while it holds
 the lock, the next owner repairs its work, and the worker is started again.
@@ -35,7 +35,7 @@ class Account:
         self.lock = memwait.Lock(memory, layout["lock"], create=True, repair=self.repair)
 
     def repair(self):
-        """The last owner died: undo the change that it had begun."""
+        """The last owner has died: undo the change that it had begun."""
         self.balance.store(self.balance.load() & ~1)
 
     def change(self, die=False):
@@ -91,7 +91,7 @@ def held(lock):
 
 
 async def serve(account):
-    """Make changes here and in workers. One worker dies after half of its changes."""
+    """Make changes in this process and in workers. One worker dies after half of its changes."""
     keeping = asyncio.gather(*(keep(account, die=number == 0) for number in range(WORKERS)))
     for _ in range(TURNS):
         async with account.lock:
