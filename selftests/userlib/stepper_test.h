@@ -29,8 +29,8 @@
 #define PATIENCE_LOST	1000	/* in milliseconds, like PATIENCE_MS */
 #define MOST_STEPS	10000
 
-/* An upper bound of the number of ids that a loop adds. The context of a loop has an id. */
-#define IDS_OF_A_LOOP	2
+/* The context of a loop has an id. */
+#define IDS_OF_A_LOOP	1
 #define MOST_REPORTS	4
 #define MOST_FAILURES	400
 

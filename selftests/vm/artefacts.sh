@@ -766,7 +766,7 @@ make_examples()
 }
 
 # Sets $languages to a directory with the files that programs of the bindings need in a guest, at
-# their usual paths and with their libraries, in cxx/, python/ and node/. sanitize/ has the
+# their usual paths and with their libraries, in cxx/, python/ and node/. sanitize/ and races/ have the
 # libraries of the sanitizers, and suites/ has some of CPython's tests.
 need_languages()
 {
@@ -795,6 +795,7 @@ make_languages()
 		add cxx /usr/lib/x86_64-linux-gnu/libstdc++.so.6*
 		add node /usr/bin/node /usr/share/nodejs
 		add sanitize $(realpath $(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so))
+		add races /usr/lib/x86_64-linux-gnu/libtsan.so.2*
 		python=$(readlink /usr/bin/python3)
 		add python /usr/bin/python3 "/usr/bin/$python" "/usr/lib/$python" /usr/lib/python3/dist-packages/uvloop
 		mkdir suites
