@@ -129,7 +129,7 @@ bench-report:				## bench, and record the figures for the documents
 demo:						## count words while processes are killed, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
-docs:						## build the web site in DIST/site
+docs:						## build the web site in DIST/site; downloads 240 MB once
 	@selftests/vm/host docs "$(DIST)/site"
 	@echo "$(DIST)/site/index.html"
 
