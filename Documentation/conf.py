@@ -5,6 +5,8 @@ import pathlib
 import re
 import sys
 
+import furo
+
 here = pathlib.Path(__file__).parent
 sys.path.insert(0, str(here))
 
@@ -33,7 +35,14 @@ myst_heading_anchors = 3
 autodoc_member_order = "groupwise"
 python_use_unqualified_type_names = True
 
+pygments_dark_style = "github-dark"
+
 html_theme = "furo"
+# Debian's furo has its dark colours only for readers who choose them with the button of a page. The
+# pages set the colours of this option also for readers whose system is dark.
+theme = (pathlib.Path(furo.__file__).parent / "theme/furo/static/styles/furo.css").read_text()
+dark = re.search(r'body\[data-theme="?dark"?\]\s*\{([^}]*--color-background[^}]*)', theme)[1]
+html_theme_options = {"dark_css_variables": dict(re.findall(r"--([\w-]+):\s*([^;]+)", dark))}
 html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["site.css"]
