@@ -43,6 +43,7 @@ html_theme = "furo"
 theme = (pathlib.Path(furo.__file__).parent / "theme/furo/static/styles/furo.css").read_text()
 dark = re.search(r'body\[data-theme="?dark"?\]\s*\{([^}]*--color-background[^}]*)', theme)[1]
 html_theme_options = {"dark_css_variables": dict(re.findall(r"--([\w-]+):\s*([^;]+)", dark))}
+html_search_scorer = str(here / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["site.css"]

@@ -10,6 +10,7 @@ import subprocess
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.domains import Domain, ObjType
 from sphinx.parsers import Parser
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.logging import getLogger
@@ -20,12 +21,16 @@ LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".js": "javas
              ".rs": "rust"}
 MANUAL = [f".{section}" for section in range(1, 10)]
 
-# The manual page of each function, and of each page's own name
+# The manual page of each function
+functions = {}
+# The same, and the manual page of each page's own name
 names = {}
 for path in sorted((TOP / "userlib/man").iterdir()):
     names[path.stem] = f"userlib/man/{path.stem}"
     for name in re.findall(r"^\.Nm (\w+)", path.read_text().split(".Sh ", 2)[1], re.M):
         names.setdefault(name, names[path.stem])
+        if path.suffix == ".3":
+            functions[name] = path
 # The page of each program, by the name of its file
 programs = {path.name: str(path.relative_to(TOP).with_suffix(""))
             for path in TOP.glob("userlib/**/examples/*.*") if path.suffix in LANGUAGES}
@@ -140,8 +145,15 @@ class Manual(SourceParser):
         page = subprocess.run(["mandoc", "-Thtml", "-Wwarning", "-Ofragment,man=%N.%S", path],
                               text=True, stdout=subprocess.PIPE, check=True).stdout
         page = re.sub(r'href="([\w.-]+)\.(\d)"', self.link, page)
+        # mandoc has marked only some functions. The others are marked in the synopsis.
+        for name in functions:
+            if functions[name] == path and f'id="{name}"' not in page:
+                page = page.replace(f'"Fn">{name}<', f'"Fn" id="{name}">{name}<', 1)
         name, what = title_of(path)
         stack = [section(document, f"{name}: {what}", "manual")]
+        # The search finds the page first if its subject is entered: "mutex", "libmemwait".
+        subject = path.stem.removeprefix("memwait_")
+        stack[0] += addnodes.index(entries=[("single", subject, "manual", "main", None)])
         begin = r'<section class="S[hs]">\s*<h\d[^>]*id="([^"]*)"[^>]*>(.*?)</h\d>'
         page = page[page.index("<section"):page.rindex("</section>") + len("</section>")]
         for text, place, title in re.findall(rf"(.*?)(?:{begin}|</section>)", page, re.S):
@@ -177,6 +189,36 @@ class Pages(SphinxDirective):
             lines += [f":doc:`{title} <{page}>`", f"    {what}"]
         return self.parse_text_to_nodes("\n".join(
             [".. toctree::", "   :hidden:", "", *entries, "", *lines, ""]))
+
+
+class Functions(SphinxDirective):
+    """functions: a table of all functions, with their manual pages."""
+
+    def run(self):
+        lines = [".. list-table::", "   :header-rows: 1", "",
+                 "   * - Function", "     - Manual page"]
+        for name, path in sorted(functions.items()):
+            page = os.path.relpath(names[path.stem], os.path.dirname(self.env.docname))
+            title, what = title_of(path)
+            lines += [f"   * - `{name}() <{page}.html#{name}>`__",
+                      f"     - :doc:`{title} </{names[path.stem]}>`: {what}"]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+class FunctionDomain(Domain):
+    """The functions, for the search."""
+    name = "function"
+    object_types = {"function": ObjType("function")}
+
+    def get_objects(self):
+        for name, path in functions.items():
+            yield name, name, "function", names[path.stem], name, 1
+
+    def merge_domaindata(self, docnames, otherdata):
+        pass
+
+    def resolve_any_xref(self, *_):
+        return []
 
 
 def readme_links(app, docname, source):
@@ -261,6 +303,8 @@ def setup(app):
     for parser in Program, Declarations, Manual:
         app.add_source_parser(parser)
     app.add_directive("pages", Pages)
+    app.add_directive("functions", Functions)
+    app.add_domain(FunctionDomain)
     app.connect("source-read", readme_links)
     app.connect("doctree-resolved", link_names)
     app.connect("autodoc-process-docstring", plain_docstring)
