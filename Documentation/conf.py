@@ -35,6 +35,8 @@ myst_heading_anchors = 3
 autodoc_member_order = "groupwise"
 python_use_unqualified_type_names = True
 
+# A block without a language is text; sources.py recognises sessions of a shell by their prompt.
+highlight_language = "none"
 pygments_dark_style = "github-dark"
 
 html_theme = "furo"

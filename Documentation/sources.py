@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import subprocess
+import textwrap
 
 from docutils import nodes
 from sphinx import addnodes
@@ -221,6 +222,29 @@ class FunctionDomain(Domain):
         return []
 
 
+def finish(app, doctree):
+    """Recognises sessions of a shell, and warns of images that a blind reader cannot use."""
+    for node in doctree.findall(nodes.literal_block):
+        if node.get("language") == "none" and re.match(r"[$#] ", node.astext()):
+            node["language"] = "console"
+    for node in doctree.findall(nodes.image):
+        if not node.get("alt"):
+            logger.warning("this image has no alt text", location=node)
+
+
+def describe(app, pagename, templatename, context, doctree):
+    """Adds a description for search engines: that of a source, or the first paragraph of a page."""
+    if doctree is None:
+        return
+    path = pathlib.Path(app.env.doc2path(pagename))
+    if path.suffix in [*LANGUAGES, *MANUAL]:
+        text = title_of(path)[1]
+    else:
+        text = next((node.astext() for node in doctree.findall(nodes.paragraph)), "")
+    text = html.escape(textwrap.shorten(text, 160, placeholder=" …"))
+    context["metatags"] += f'<meta name="description" content="{text}" />\n'
+
+
 def readme_links(app, docname, source):
     """Makes links of READMEs lead to pages instead of files."""
     path = pathlib.Path(app.env.doc2path(docname))
@@ -306,6 +330,8 @@ def setup(app):
     app.add_directive("functions", Functions)
     app.add_domain(FunctionDomain)
     app.connect("source-read", readme_links)
+    app.connect("doctree-read", finish)
     app.connect("doctree-resolved", link_names)
+    app.connect("html-page-context", describe)
     app.connect("autodoc-process-docstring", plain_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
