@@ -223,13 +223,21 @@ class FunctionDomain(Domain):
 
 
 def finish(app, doctree):
-    """Recognises sessions of a shell, and warns of images that a blind reader cannot use."""
+    """Recognises sessions of a shell, and warns of images that a blind reader cannot use. Makes the
+    search find each entry of the troubleshooting page by its error number and by its message."""
     for node in doctree.findall(nodes.literal_block):
         if node.get("language") == "none" and re.match(r"[$#] ", node.astext()):
             node["language"] = "console"
     for node in doctree.findall(nodes.image):
         if not node.get("alt"):
             logger.warning("this image has no alt text", location=node)
+    if app.env.docname != "Documentation/troubleshooting":
+        return
+    for number, node in enumerate(doctree.findall(nodes.term)):
+        place = f"entry-{number}"
+        node["ids"].append(place)
+        node += addnodes.index(entries=[("single", text, place, "main", None)
+                                        for text in re.split(", |: ", node.astext())])
 
 
 def describe(app, pagename, templatename, context, doctree):
