@@ -241,14 +241,19 @@ def finish(app, doctree):
 
 
 def describe(app, pagename, templatename, context, doctree):
-    """Adds a description for search engines: that of a source, or the first paragraph of a page."""
-    if doctree is None:
+    """Adds a description for search engines, unless the page has one: that of a source, or the
+    first paragraph of a page."""
+    if doctree is None or 'name="description"' in context["metatags"]:
         return
     path = pathlib.Path(app.env.doc2path(pagename))
-    if path.suffix in [*LANGUAGES, *MANUAL]:
-        text = title_of(path)[1]
+    if path.suffix in (".rst", ".md"):
+        text = next((node.astext() for node in doctree.findall(nodes.paragraph)
+                     if isinstance(node.parent, nodes.section)), "")
     else:
-        text = next((node.astext() for node in doctree.findall(nodes.paragraph)), "")
+        text = ": ".join(title_of(path))
+    if not text:
+        logger.warning("this page has no paragraph; describe it by a meta directive",
+                       location=pagename)
     text = html.escape(textwrap.shorten(text, 160, placeholder=" …"))
     context["metatags"] += f'<meta name="description" content="{text}" />\n'
 
