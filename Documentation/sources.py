@@ -226,7 +226,7 @@ def finish(app, doctree):
     """Recognises sessions of a shell, and warns of images that a blind reader cannot use. Makes the
     search find each entry of the troubleshooting page by its error number and by its message."""
     for node in doctree.findall(nodes.literal_block):
-        if node.get("language") == "none" and re.match(r"[$#] ", node.astext()):
+        if node.get("language", "none") == "none" and re.match(r"[$#] ", node.astext()):
             node["language"] = "console"
     for node in doctree.findall(nodes.image):
         if not node.get("alt"):
@@ -306,7 +306,7 @@ def link_names(app, doctree, docname):
 
 def plain_docstring(app, what, name, obj, options, lines):
     """Formats a doc string. In a paragraph that begins with "NAME: ", each line of that form
-    describes an argument. Other indented lines are a program."""
+    describes an argument. Other indented lines are a program, and words between backticks code."""
     text, before, fields = [], "", False
     for line in lines:
         argument = re.match(r"([a-z_]+): ", line)
@@ -315,6 +315,7 @@ def plain_docstring(app, what, name, obj, options, lines):
                 text.append("")
             fields = bool(argument)
         escaped = re.sub(r"([\\*`|]|_\b)", r"\\\1", line)
+        escaped = re.sub(r"\\`([^`\\]+)\\`", r"``\1``", escaped)
         if fields and argument:
             text.append(":param " + escaped)
         elif fields:
