@@ -46,7 +46,8 @@ lib:					## build libmemwait, static and shared
 
 # The kernel's Makefile runs depmod only if it finds a System.map, which the headers of a
 # distribution lack. With INSTALL_MOD_PATH, the program that copies the files to their final place
-# has to run depmod. The release is the output of uname -r: Debian's kernel.release differs from it.
+# has to run depmod. The release is the output of uname -r, from which Debian's kernel.release
+# differs.
 kernel_release = $$(sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h)
 depmod = [ -n "$(INSTALL_MOD_PATH)" ] || PATH="$$PATH:/usr/sbin:/sbin" depmod "$$release"

@@ -12,9 +12,9 @@
  * spin_is_contended() and cond_resched_lock() would not help, because on exactly these kernels they
  * do not detect waiting threads.
  *
- * A call that joins or leaves queues with many waits (WAIT_ASYNC, a close, a read of expired waits
- * or of groups) need not check for waiting threads. Each lock section handles one waiter. Between
- * two waits the call allocates or frees memory and pins, so the lock is free for longer than it is
+ * A call that queues or dequeues many waits (WAIT_ASYNC, a close, a read of expired waits or of
+ * groups) need not check for waiting threads. Each lock section handles one waiter. Between two
+ * waits the call allocates or frees memory and pins, so the lock is free for longer than it is
  * held, and other threads get it, even if they must wake up first. Only the lock sections for the
  * words of one wait follow each other immediately, at most MEMWAIT_GROUP_MAX of them.
  */

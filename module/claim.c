@@ -186,9 +186,9 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 
 /*
  * Whether the process to which a context is bound has begun to die, so that no thread will read the
- * completions of the context. The death may take a long time, or forever, if the process dumps
- * core, frees much memory, or closes a file whose server does not answer. Notifies pass over the
- * waits from the beginning of the death until the process has closed the context.
+ * completions of the context. The process may take a long time to die, or never finish dying, if it
+ * dumps core, frees much memory, or closes a file whose server does not answer. Notifies pass over
+ * the waits from the beginning of the death until the process has closed the context.
  *
  * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT permanently. A
  * process that shared its table of descriptors with another process may have ended before the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs files, for root. memwait/ids lists all living ids, one per line, newest first. Its walk
+ * debugfs files, for root. memwait/ids lists all living ids, one per line, newest first. The walk
  * has a marker in the list of identities, and moves away from the end at which new identities are
  * added, so the walk ends.
  *

@@ -23,10 +23,10 @@
  * lock word that still contains the id of a dead thread does not name a living thread.
  *
  * An identity is inserted into the table of ids before it lives, marked dead, because an insertion
- * can fail, and the charge must come last. It stays in the table until it is freed. An identity
- * that was looked up is used under RCU, or while a word watches it. It is freed after a grace
- * period, and its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so
- * both are done in process context with no raw lock held.
+ * can fail, and the charge must come last. An identity stays in the table until it is freed. An
+ * identity that was looked up is used under RCU, or while a word watches it. An identity is freed
+ * after a grace period, and its node is used for nothing else. Insertion and removal disable
+ * softirqs on 6.1, so both are done in process context with no raw lock held.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_identities_lock
@@ -360,7 +360,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	refcount_set(&identity->refs, 1);
 	list_add(&identity->dead_node, &user->dead);
 	/*
-	 * The identity has a reference to the user until the lock is dropped; the work takes the
+	 * The identity has a reference to the user until the lock is dropped; the work item takes the
 	 * lock.
 	 */
 	if (queue_work(memwait_reap_queue, &user->reap))

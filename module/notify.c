@@ -73,8 +73,8 @@ void memwait_step_end(struct memwait_scan *scan)
 /**
  * memwait_scan_init() - initialise a scan
  * @scan: the scan
- * @count: the most waiters to wake
- * @move: the most waiters to move
+ * @count: maximum number of waiters to wake
+ * @move: maximum number of waiters to move
  *
  * Context: any.
  */
@@ -229,7 +229,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 /**
  * memwait_notify_word() - wake the oldest waiters of a word
  * @key: the word's key; the caller holds a reference to its space
- * @count: the most waiters to wake, not 0
+ * @count: maximum number of waiters to wake, not 0
  * @kind: what ends the scan early, and whether the caller is about to sleep
  *
  * Allocates nothing and does not access the word.

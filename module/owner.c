@@ -124,15 +124,15 @@ static bool memwait_reap_some(struct memwait_user *user, bool own)
 
 /**
  * memwait_reap_work() - reap the dead identities of a user
- * @work: the user's work, which has a reference to the user
+ * @work: the user's work item, which has a reference to the user
  *
- * Context: the work, process context.
+ * Context: the work item, process context.
  */
 void memwait_reap_work(struct work_struct *work)
 {
 	struct memwait_user *user = container_of(work, struct memwait_user, reap);
 
-	/* If the work item is queued already, it has another reference. */
+	/* If the work item is queued already, the queued item has another reference. */
 	if (!memwait_reap_some(user, false) || !queue_work(memwait_reap_queue, work))
 		memwait_user_put(user);
 }

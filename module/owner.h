@@ -91,7 +91,7 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
  * @waiter: the waiter
  * @identity: the waiting thread or context
- * @wide: the word in whose queue the waiter is has 64 bits, and can therefore contain an owner's
+ * @wide: the waiter is queued for a word of 64 bits, which can therefore contain an owner's
  *	id; protected by the bucket's lock while queued
  * @others: circular list of the MEMWAIT_OWNED waiters of its word. The list begins with the first
  *	waiter, and has the order in which these waiters joined or returned to their positions

@@ -56,8 +56,9 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 }
 
 /*
- * Releases a pin that has no references. Caches its memory for the next pin of @context; frees the
- * memory if @context is NULL. Mounts are put last, because they hold the inode's file system.
+ * Releases a pin that has no references. Caches the pin's memory for the next pin of @context;
+ * frees the memory if @context is NULL. Mounts are put last, because they hold the inode's file
+ * system.
  */
 static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 			     struct memwait_context *context)
@@ -92,9 +93,9 @@ static void memwait_pins_free(struct memwait_user *user, struct memwait_context 
 
 /**
  * memwait_pin_work() - free pins of files that threads have left
- * @work: the user's work, which has a reference to the user
+ * @work: the user's work item, which has a reference to the user
  *
- * Context: the work, process context.
+ * Context: the work item, process context.
  */
 void memwait_pin_work(struct work_struct *work)
 {
@@ -130,7 +131,7 @@ static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unu
 		return;
 	llist_add_batch(first, last, &user->left_pins);
 
-	/* If the work item is queued already, it has both references and will see the pins. */
+	/* A work item that is queued already has both references and will see the pins. */
 	refcount_inc(&user->refs);
 	__module_get(THIS_MODULE);
 	if (!queue_work(memwait_put_queue, &user->put_pins)) {
@@ -144,8 +145,8 @@ static void memwait_pins_leave(struct memwait_user *user, struct llist_head *unu
  * @context: context of the pins
  * @unused: from memwait_pin_put()
  *
- * A dying thread leaves the pins to a work, because other processes may wait for descriptors that
- * the thread has yet to close. A kernel thread also leaves them to a work.
+ * A dying thread leaves the pins to a work item, because other processes may wait for descriptors
+ * that the thread has yet to close. A kernel thread also leaves them to a work item.
  *
  * Context: process context. The function may sleep forever. Therefore the caller must hold no lock,
  * and must have done everything that other threads wait for.

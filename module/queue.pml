@@ -652,8 +652,8 @@ proctype requeuer(byte source; byte target)
 #ifndef AFTER
 				/*
 				 * A store-release: the target's count is visible before the
-				 * source's. It does not order a later load, for which AFTER needs
-				 * the barrier.
+				 * source's. The release does not order a later load, for which
+				 * AFTER needs the barrier.
 				 */
 				!counting[to];
 #endif

@@ -4,8 +4,8 @@
  *
  * Resources count against the limits of the user that opened the context. Their memory is charged
  * to the memory cgroup of the requesting thread. A charge that would exceed the limit fails and
- * changes nothing. A call first charges the most that it may need, and uncharges the rest before it
- * returns. Only other calls of the same user can observe the difference.
+ * changes nothing. A call first charges the maximum that it may need, and uncharges the rest before
+ * it returns. Only other calls of the same user can observe the difference.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -21,7 +21,7 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = { [0 ... MEMWAIT_LIMITS - 1] = UL
  * The default limit is one per 2^n bytes of memory. On a 64-bit kernel a wait with a deadline takes
  * 200 bytes, a context with its file and a cached pin 820 bytes, an identity 280 bytes, a cached
  * wait 200 bytes, and a record of an interrupted thread 100 bytes; a wait with MEMWAIT_OWNED takes
- * 88 bytes more. At the limits, these together take about a twentieth of the memory. In addition, a
+ * 88 more bytes. At the limits, these together take about a twentieth of the memory. In addition, a
  * pin may be the last reference to 1.6 KiB of a closed file plus its contents, or to up to 12 KiB
  * of a dead process. Because each pin counts as MEMWAIT_PIN_WAITS waits, these take up to another
  * twelfth. A record of an interrupted thread also holds the thread's struct pid. Each new record

@@ -28,11 +28,11 @@
  *
  * An end is not a death. A thread that calls exit(2), or gives up its id, has left every function
  * that uses a word. No word needs a further step of this thread, and the thread owns only words
- * that name it. Therefore its end is reported only to words that watch it as their owner, and to
- * 64-bit words that watch it as a woken waiter, because these words may now name it
- * (.may_be_named). All other words just stop watching it. A signal handler may call exit_group(2)
- * or execve(2) in the middle of such a function, so these calls are deaths. The close of a context
- * is also a death.
+ * that name the thread. Therefore the end is reported only to words that watch the thread as their
+ * owner, and to 64-bit words that watch it as a woken waiter, because these words may now name the
+ * thread (.may_be_named). All other words just stop watching the thread. A signal handler may call
+ * exit_group(2) or execve(2) in the middle of such a function, so these calls are deaths. The close
+ * of a context is also a death.
  *
  * The first MEMWAIT_OWNED waiter of a word stores what the word watches. When that waiter leaves,
  * the next such waiter takes this over, so neither joining nor moving allocates memory.
