@@ -338,7 +338,8 @@ int memwait_watch64(const volatile void *word, uint64_t expected, const struct t
 		    unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
- * Wakes up to @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
+ * Wakes at most @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one
+ * queue.
  * @flags: 0 or MEMWAIT_PRIVATE. If @flags contains a size, such as MEMWAIT_SIZE_U32, @word must be
  * aligned to that size. Returns how many were woken, or -EFAULT ...
  */
@@ -346,9 +347,9 @@ int memwait_notify(const volatile void *word, unsigned int count, unsigned int f
 
 /*
  * Applies an atomic operation (MEMWAIT_CHANGE_SET, _ADD, _AND, _OR, _XOR) to a 32-bit word and
- * wakes up to @count waiters, in one system call that no signal, not even SIGKILL, can split. *@old
- * (if not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
- * -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
+ * wakes at most @count waiters, in one system call that no signal, not even SIGKILL, can split.
+ * *@old (if not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were
+ * woken; or -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
  *
  * With MEMWAIT_CHANGE_IF_NONE_WOKEN in @operation the word is changed only if there was no waiter
  * to wake: each waiter is woken or sees the change. If a waiter was woken, *@old is 0.
@@ -392,8 +393,8 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 	MEMWAIT_CHECKED;
 
 /*
- * If *word == expected, wakes up to @count waiters and moves up to @move other waiters to the end
- * of @target's queue, in one system call. @flags: 0 or MEMWAIT_PRIVATE, for both words. *@woken and
+ * If *word == expected, wakes at most @count waiters and moves at most @move others to the end of
+ * @target's queue, in one system call. @flags: 0 or MEMWAIT_PRIVATE, for both words. *@woken and
  * *@moved (if not NULL): how many waiters were woken and moved. A move does not change which word a
  * waiter waits for: after a signal a thread checks its original word again, and a cancelled
  * operation that was notified passes the wake-up to the next waiter of its original word.
@@ -556,8 +557,8 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags) MEMWAIT_CHECKED;
  * EBUSY: there are waiters, including operations whose wake-up has not been dispatched. Once all
  * waiters have been woken, destroy waits for them to return, without a time limit. A waiter that is
  * killed before it has returned is still counted: unless the condition variable is PRIVATE, destroy
- * then returns EBUSY if no waiter returns for ten seconds. Afterwards the memory can be initialised
- * again.
+ * then returns EBUSY if no waiter returns within ten seconds. Afterwards the memory can be
+ * initialised again.
  */
 int memwait_cond_destroy(memwait_cond_t *cond);
 

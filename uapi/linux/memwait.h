@@ -118,8 +118,8 @@ struct memwait_info {
  *
  * With MEMWAIT_OWNED the lower 62 bits of a 64-bit @expected are the owner's id, 0 for no owner. A
  * word smaller than 64 bits names no owner. If the owner is dead, the wait returns
- * MEMWAIT_OWNER_DIED immediately. If the owner dies later, or if a waiter dies that was woken
- * earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED, the word's oldest MEMWAIT_OWNED waiter gets
+ * MEMWAIT_OWNER_DIED immediately. If the owner dies later, or if a waiter dies after it was woken
+ * with MEMWAIT_OK or MEMWAIT_OWNER_DIED, the word's oldest MEMWAIT_OWNED waiter gets
  * MEMWAIT_OWNER_DIED. The kernel watches only the last woken waiter, and only while other
  * MEMWAIT_OWNED waiters are queued. A thread that calls exit(2) ends, but does not die. Its end is
  * reported only to waiters of a 64-bit word that may name the thread. The kernel never writes to

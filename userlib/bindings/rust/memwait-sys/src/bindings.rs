@@ -70,8 +70,8 @@ pub type __u64 = ::std::os::raw::c_ulonglong;
 ///
 /// With MEMWAIT_OWNED the lower 62 bits of a 64-bit `expected` are the owner's id, 0 for no owner. A
 /// word smaller than 64 bits names no owner. If the owner is dead, the wait returns
-/// MEMWAIT_OWNER_DIED immediately. If the owner dies later, or if a waiter dies that was woken
-/// earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED, the word's oldest MEMWAIT_OWNED waiter gets
+/// MEMWAIT_OWNER_DIED immediately. If the owner dies later, or if a waiter dies after it was woken
+/// with MEMWAIT_OK or MEMWAIT_OWNER_DIED, the word's oldest MEMWAIT_OWNED waiter gets
 /// MEMWAIT_OWNER_DIED. The kernel watches only the last woken waiter, and only while other
 /// MEMWAIT_OWNED waiters are queued. A thread that calls exit(2) ends, but does not die. Its end is
 /// reported only to waiters of a 64-bit word that may name the thread. The kernel never writes to
@@ -660,7 +660,8 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// Wakes up to `count` waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
+    /// Wakes at most `count` waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one
+    /// queue.
     /// `flags`: 0 or MEMWAIT_PRIVATE. If `flags` contains a size, such as MEMWAIT_SIZE_U32, `word` must be
     /// aligned to that size. Returns how many were woken, or -EFAULT ...
     pub fn memwait_notify(
@@ -671,9 +672,9 @@ extern "C" {
 }
 extern "C" {
     /// Applies an atomic operation (MEMWAIT_CHANGE_SET, _ADD, _AND, _OR, _XOR) to a 32-bit word and
-    /// wakes up to `count` waiters, in one system call that no signal, not even SIGKILL, can split. `*old`
-    /// (if not NULL): the previous value. `flags`: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
-    /// -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
+    /// wakes at most `count` waiters, in one system call that no signal, not even SIGKILL, can split.
+    /// `*old` (if not NULL): the previous value. `flags`: 0 or MEMWAIT_PRIVATE. Returns how many were
+    /// woken; or -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
     ///
     /// With MEMWAIT_CHANGE_IF_NONE_WOKEN in `operation` the word is changed only if there was no waiter
     /// to wake: each waiter is woken or sees the change. If a waiter was woken, `*old` is 0.
@@ -731,8 +732,8 @@ extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 extern "C" {
-    /// If \*word == expected, wakes up to `count` waiters and moves up to `move` other waiters to the end
-    /// of `target`'s queue, in one system call. `flags`: 0 or MEMWAIT_PRIVATE, for both words. `*woken` and
+    /// If \*word == expected, wakes at most `count` waiters and moves at most `move` others to the end of
+    /// `target`'s queue, in one system call. `flags`: 0 or MEMWAIT_PRIVATE, for both words. `*woken` and
     /// `*moved` (if not NULL): how many waiters were woken and moved. A move does not change which word a
     /// waiter waits for: after a signal a thread checks its original word again, and a cancelled
     /// operation that was notified passes the wake-up to the next waiter of its original word.
@@ -1029,8 +1030,8 @@ extern "C" {
     /// EBUSY: there are waiters, including operations whose wake-up has not been dispatched. Once all
     /// waiters have been woken, destroy waits for them to return, without a time limit. A waiter that is
     /// killed before it has returned is still counted: unless the condition variable is PRIVATE, destroy
-    /// then returns EBUSY if no waiter returns for ten seconds. Afterwards the memory can be initialised
-    /// again.
+    /// then returns EBUSY if no waiter returns within ten seconds. Afterwards the memory can be
+    /// initialised again.
     pub fn memwait_cond_destroy(cond: *mut memwait_cond_t) -> ::std::os::raw::c_int;
 }
 extern "C" {
