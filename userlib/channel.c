@@ -74,7 +74,7 @@
  * wakes all waiters for the lock, so that no thread depends on a loop. An operation that dies while
  * it is counted stays counted, and each contended unlock then makes a system call.
  *
- * Destroy. A call that takes a free lock, and releases it while no thread is waiting for it,
+ * Destroy. A call that takes a free lock, and releases the lock while no thread is waiting for it,
  * touches nothing afterwards, so it is sufficient that destroy waits for the lock. Any other call
  * is a user of its side (users.c) as soon as it has to wait, finds waiters when it unlocks, or
  * closes the channel. Therefore a call that is not a user accesses nothing after it has released
@@ -346,8 +346,8 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 /*
  * Repeats wake-ups that have failed. If this also fails, OWED stays set. A thread that sets OWED
  * for a change in the meantime has also changed @event. A thread that sets OWED for the lock has
- * not changed it, and a waiter may have gone to sleep since: therefore the waiters for the lock are
- * woken a second time.
+ * not changed @event, and a waiter may have gone to sleep since: therefore the waiters for the lock
+ * are woken a second time.
  */
 static void wake_owed(struct memwait_channel *channel, struct side *side)
 {

@@ -35,7 +35,7 @@
  *
  * A waiter that does not use its signal, because it was cancelled or cannot lock the mutex, passes
  * the signal on by a notify, without changing the sequence: earlier waiters that are not asleep yet
- * see that the signal has changed it.
+ * see that the signal has changed the sequence.
  */
 #include <string.h>
 
@@ -95,7 +95,7 @@ static uint32_t sleep_flags(uint32_t flags)
 
 /*
  * Called by a user, with the result of a notify. Returns 0; or an error, after which wake_owed()
- * wakes all. A waiter that is about to sleep then finds the sequence changed.
+ * wakes all waiters. A waiter that is about to sleep then finds the sequence changed.
  */
 static int woken(struct cond *cond, int ret)
 {

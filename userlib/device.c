@@ -585,7 +585,7 @@ int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 	return memwait_sleep_cancellable(NULL, word, expected, flags, deadline, NULL, NULL);
 }
 
-/* Wakes the oldest waiters. Returns how many, or a negative error number. */
+/* Wakes the oldest waiters. Returns how many it woke, or a negative error number. */
 int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	struct memwait_notify notify = {
@@ -608,9 +608,9 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 /*
  * Changes a 32-bit word and wakes its oldest sleepers, in one call that a kill cannot split. *@old
  * (if @old is not NULL): the previous value. With MEMWAIT_CHANGE_IF_NONE_WOKEN, @flags may say that
- * @word has 8 or 16 bits. The 32 bits that contain it change only if it has no sleeper, in the same
- * step: each sleeper is woken, or sees the change. Returns how many were woken. On a negative error
- * number nothing was done.
+ * @word has 8 or 16 bits. The 32 bits that contain @word change only if @word has no sleeper, in
+ * the same step: each sleeper is woken, or sees the change. Returns how many were woken. On a
+ * negative error number nothing was done.
  */
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old)

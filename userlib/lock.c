@@ -62,12 +62,13 @@
  * asleep yet finds the word unlocked. A waiter that is woken by a mistaken notify, or by a stale
  * notify for an earlier object at this address, finds HANDED clear, and sleeps again.
  *
- * If such a notify comes between the owner's (1) and (2), the waiter that it wakes gets the lock,
- * and perhaps frees it; the owner's (2) then wakes a waiter needlessly, or clears a bit of the
- * memory's new contents. Therefore fair waiters sleep on the byte of the word that contains the
- * bits. No other object of the library has waiters at the second byte of four, and only the unlock
- * of a fair lock notifies this byte. (A program's own 8-bit word may have been at this address.)
- * Waiters of a default lock sleep on the whole word: a stale notify wakes one of them needlessly.
+ * If such a notify comes between the owner's (1) and (2), the waiter that the notify wakes gets the
+ * lock, and perhaps frees the memory; the owner's (2) then wakes a waiter needlessly, or clears a
+ * bit of the memory's new contents. Therefore fair waiters sleep on the byte of the word that
+ * contains the bits. No other object of the library has waiters at the second byte of four, and
+ * only the unlock of a fair lock notifies this byte. (A program's own 8-bit word may have been at
+ * this address.) Waiters of a default lock sleep on the whole word: a stale notify wakes one of
+ * them needlessly.
  *
  * A waiter that gives up without having been counted leaves at most CONTENDED behind, which costs
  * one notify. A waiter that gives up after it was counted owns a fair lock, and unlocks it. If the
@@ -86,7 +87,7 @@
 #define KEPT_MS		10	/* a lock is reserved for at most this time */
 
 /*
- * CONTENDED does not end the spinning, because the last sleeper that is woken leaves it set:
+ * CONTENDED does not end the spinning, because the last sleeper that is woken leaves CONTENDED set:
  * otherwise two threads that take turns would sleep each time. A fair lock, however, goes to the
  * sleepers.
  */
@@ -195,7 +196,7 @@ static uint32_t late_bit(const struct memwait_turn *turn, uint32_t kind)
 	return !(kind & MEMWAIT_MUTEX_FAIR) && turn->woken >= LATE_AFTER ? LATE : 0;
 }
 
-/* For a waiter that gives up. @late: LATE if it is late, or 0. */
+/* For a waiter that gives up. @late: LATE if the waiter is late, or 0. */
 static void clear(_Atomic uint32_t *word, uint32_t late)
 {
 	/* relaxed, both: nothing is published, and the release sequence of an unlock continues */
@@ -241,7 +242,7 @@ static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic ui
 }
 
 /*
- * After the wait of give_way(). Returns the outcome of that wait. If it timed out, the waiter is
+ * After the wait of give_way(). Returns the outcome of that wait. A waiter whose wait timed out is
  * late.
  */
 static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int outcome)
@@ -256,8 +257,8 @@ static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int ou
 }
 
 /*
- * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait. After
- * the deadline it tries once more, because the thread woken for the lock may not have run yet.
+ * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait. Tries
+ * once more after the deadline, because the thread woken for the lock may not have run yet.
  */
 static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)

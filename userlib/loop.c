@@ -32,16 +32,16 @@
  * that is passed on comes back to this loop. Then it cancels the ready operations, including those
  * that have become ready in the meantime. Finally it ends the wait of the kick: if there is a copy
  * of the descriptor, the context outlives the loop, and a wait that is still armed would consume a
- * notify of the next user of the loop's memory. Close fails while a thread is within a call. It
- * could wait for that thread, but not for a thread that is about to call, nor for the callback that
- * called close.
+ * notify of the next user of the loop's memory. Close fails while a thread is within a call. Close
+ * could wait for that thread, but not for a thread that is about to call a function of the loop,
+ * nor for the callback that called close.
  *
- * Dispatch continues until it has called back all operations that had completed when it began.
- * Later completions give a thread that polls for edges (EPOLLET) another edge. At its limit, or
- * when it is stopped, dispatch reads all completions that were available, including the kick's, so
- * that the operations that it leaves are ready. It then kicks for these operations. This kick is a
- * new completion, and therefore an edge: if the previous kick were still unread, a notify would
- * only add to its count.
+ * Dispatch continues until it has run the callbacks of all operations that had completed when it
+ * began. Later completions give a thread that polls for edges (EPOLLET) another edge. At its limit,
+ * or when it is stopped, dispatch reads all completions that were available, including the kick's,
+ * so that the operations that dispatch leaves are ready. Dispatch then kicks for these operations.
+ * This kick is a new completion, and therefore an edge: if the previous kick were still unread, a
+ * notify would only add to its count.
  *
  * A kick also wakes threads that are asleep in a run (memwait_loop_run() or memwait_op_wait()) and
  * must leave it: because no operation is pending, because the operation that they wait for is no
@@ -63,8 +63,8 @@
  * While a callback runs, it is possible that nothing is pending, although the callback will begin
  * its operation again. Therefore threads that sleep until nothing is pending are woken only after
  * the callback has returned. A thread that waits for one operation also waits for a callback of
- * this operation in another thread, but not for any other callback: it calls back ready operations
- * itself.
+ * this operation in another thread, but not for any other callback: the thread runs the callbacks
+ * of ready operations itself.
  *
  * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
  * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is no run, the
@@ -144,7 +144,7 @@ struct visit {
 	int state;			/* from loop_lock() */
 	bool is_run;			/* counted in @runs_and_stops */
 	bool asleep;
-	size_t unread;			/* how many it has yet to read, at most */
+	size_t unread;			/* how many records it has yet to read, at most */
 	uint32_t stops;			/* of the loop, at the start */
 	struct memwait_deadline deadline;
 };
@@ -438,7 +438,7 @@ static bool visit_is_over(const struct visit *visit)
 	       !is_called(visit->loop, visit->until, visit->thread);
 }
 
-/* Whether a run must wake up. @calls_back: the caller is about to call back an idle operation. */
+/* Whether a run must wake up. @calls_back: the caller will run an idle operation's callback. */
 static bool visit_must_wake(const struct visit *visit, bool calls_back)
 {
 	if (visit->until)
@@ -464,9 +464,9 @@ static bool has_to_kick(const memwait_loop_t *loop)
 }
 
 /*
- * Called before the lock is dropped. Kicks if a sleeping thread must leave, or if it can call back
- * ready operations: the next callback in this thread may take a long time, or wait for these
- * operations.
+ * Called before the lock is dropped. Kicks if a sleeping thread must leave, or if a sleeping thread
+ * can run the callbacks of ready operations: the next callback in this thread may take a long time,
+ * or wait for these operations.
  */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
@@ -650,7 +650,7 @@ static void visit_end(struct visit *visit)
 
 /*
  * The loop is unlocked from visit_leave() to visit_return(). In a child process visit_return()
- * returns false and leaves it unlocked.
+ * returns false and leaves the loop unlocked.
  */
 static void visit_leave(struct visit *visit, bool to_sleep)
 {
@@ -882,8 +882,8 @@ static int run(struct visit *visit)
 		if (is_late)
 			return visit->deadline.error ? -visit->deadline.error : MEMWAIT_TIMED_OUT;
 		/*
-		 * A run that is late still calls back operations that had completed by its
-		 * deadline.
+		 * A run that is late still runs the callbacks of operations that had completed by
+		 * its deadline.
 		 */
 		left = memwait_deadline_left(&visit->deadline);
 		is_late = !left;

@@ -29,11 +29,11 @@
  *	(2) notify one			(2) sleep, naming the owner
  *					(3) woken, or notified: 0 -> id | CONTENDED, or back to (1)
  *
- * If the owner dies before its (1), the word still names it. If it dies before its (2), the oldest
- * waiter is notified of the death, because a waiter has named the owner; it finds no id in the
- * word. If a woken waiter dies before its (3), the kernel is already watching that waiter, and
- * notifies the next waiter. A thread that takes the lock in between, without a system call, is
- * named by the waiter that goes back to (1).
+ * If the owner dies before its (1), the word still names it. If the owner dies before its (2), the
+ * oldest waiter is notified of the death, because a waiter has named the owner; the notified waiter
+ * finds no id in the word. If a woken waiter dies before its (3), the kernel is already watching
+ * that waiter, and notifies the next waiter. A thread that takes the lock in between, without a
+ * system call, is named by the waiter that goes back to (1).
  *
  * MEMWAIT_OWNER_DIED may report the death of the owner or of a waiter. A second wait, with an
  * expired deadline, shows which (memwait_owner_is_dead()): that wait returns MEMWAIT_OWNER_DIED if

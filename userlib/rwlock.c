@@ -46,10 +46,11 @@
  * because the lock may have been freed afterwards.
  *
  * If OWED is set, a thread that does not get the lock immediately, or that unlocks, repeats the
- * failed wake-up: it wakes all threads that sleep on the flags. If it gets the gate, it also clears
- * OWED, and wakes the next thread at the gate by unlocking it. Otherwise OWED stays set: the writer
- * that has just set it may still hold the gate, and wakes no thread. Therefore even a reader that
- * is not the last reader repeats the wake-up: the last reader may have found the gate locked.
+ * failed wake-up: it wakes all threads that sleep on the flags. If the thread gets the gate, it
+ * also clears OWED, and wakes the next thread at the gate by unlocking the gate. Otherwise OWED
+ * stays set: the writer that has just set OWED may still hold the gate, and wakes no thread.
+ * Therefore even a reader that is not the last reader repeats the wake-up: the last reader may have
+ * found the gate locked.
  *
  * The owner word of a robust lock's gate shows whether its owner has died. If the state is closed,
  * the dead thread was a writer, and the data may need repair: the thread that finds this holds the

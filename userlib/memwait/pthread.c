@@ -4,7 +4,7 @@
  * of the C library.
  *
  * Pthreads programs often do not check the result of a lock, because a pthreads mutex that is used
- * correctly never fails. Here it may fail: without the device, over a limit, or because of a
+ * correctly never fails. Here a lock may fail: without the device, over a limit, or because of a
  * seccomp filter. If a lock or a wait fails for a reason that POSIX does not know, the function
  * therefore aborts the process: otherwise the thread would continue without the lock.
  */
