@@ -379,9 +379,9 @@ namespace detail {
 /*
  * An operation of a loop. While it waits, it is in the loop's list, where close() finds it. A
  * waiting operation may be destroyed only by the thread that dispatches the loop, just as a
- * coroutine must not be destroyed while another thread resumes it. In a child process it stays in
- * its waiting state until it is destroyed, and accesses neither its loop, which may have been
- * freed, nor the list.
+ * coroutine must not be destroyed while another thread resumes it. In a child process the operation
+ * stays in its waiting state until it is destroyed, and accesses neither its loop, which may have
+ * been freed, nor the list.
  */
 class operation {
 public:
@@ -400,8 +400,8 @@ protected:
 	}
 
 	/*
-	 * @call(op) calls an _async function. If it returns EINPROGRESS, the operation may already
-	 * have ended in another thread, and may have been destroyed.
+	 * @call(op) calls an _async function. If the function returns EINPROGRESS, the operation
+	 * may already have ended in another thread, and may have been destroyed.
 	 */
 	template <class Call>
 	int begin(Call call);

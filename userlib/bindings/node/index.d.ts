@@ -49,7 +49,7 @@ export function wait(typedArray: BigInt64Array, index: number, value: bigint, ti
 export function waitAsync(typedArray: Int32Array, index: number, value: number, timeout?: number): AsyncOutcome;
 export function waitAsync(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): AsyncOutcome;
 
-/** Like Atomics.notify(): wakes up to count waiters of all processes, oldest first. Returns how many it woke. */
+/** Like Atomics.notify(): wakes at most count waiters of all processes, oldest first. Returns how many it woke. */
 export function notify(typedArray: Int32Array | BigInt64Array, index: number, count?: number): number;
 
 type EngineAtomics = typeof globalThis.Atomics;

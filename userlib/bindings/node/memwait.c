@@ -120,8 +120,8 @@ DEFINE_START(event, wait)
 	.undo = call_##object##_unlock, .mend = call_##object##_consistent
 
 /*
- * The functions of each call. NULL: there is no such function, it has more arguments, or there is
- * nothing to undo.
+ * The functions of each call. NULL: there is no such function, the function has more arguments, or
+ * there is nothing to undo.
  */
 static const struct verb {
 	enum kind kind;
@@ -674,8 +674,8 @@ static bool is_stopped(const struct state *state)
 	bool stopped;
 
 	/*
-	 * A blocked thread calls this repeatedly, and its handles are not dropped by a return to
-	 * JavaScript.
+	 * A blocked thread calls this repeatedly without returning to JavaScript, so without a
+	 * scope its handles would accumulate.
 	 */
 	if (napi_open_handle_scope(env, &scope) != napi_ok)
 		return true;

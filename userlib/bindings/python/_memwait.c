@@ -482,7 +482,7 @@ static struct thread *this_thread(void)
 	struct thread *thread = pthread_getspecific(thread_key);
 
 	if (thread && thread->forks != forks) {
-		/* A signal handler has forked during a wait, which will release its loop. */
+		/* A signal handler has forked during a wait. The wait will release the loop. */
 		if (thread->busy)
 			thread->loop = NULL;
 		pthread_setspecific(thread_key, NULL);
@@ -757,7 +757,7 @@ static void set_depth(struct object *self, unsigned int depth)
 	self->forks = forks;
 }
 
-/* Whether a condition wait that had begun ended with the mutex locked. */
+/* Returns whether a condition wait, once it had begun, ended with the mutex locked. */
 static bool has_lock(int result)
 {
 	return !result || result == ETIMEDOUT || result == EOWNERDEAD || result == ENOTRECOVERABLE;
@@ -2252,7 +2252,7 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 		return NULL;
 	Py_DECREF(counted);
 	ret = channel_transfer(self, SEND, args[1], &request, only_try);
-	/* In a child that a signal handler forked, the put belongs to the parent. */
+	/* In a child that a signal handler forked, the item belongs to the parent. */
 	if (ret || !group->address || forks_before != forks)
 		return ret;
 	PyErr_Fetch(&type, &value, &traceback);

@@ -89,7 +89,7 @@ class Ring:
         self.wake(number)
 
     def bury(self, number):
-        """Wait for the death of a process, and wake the waiters for it in this process."""
+        """Wait until a process dies. Then mark its word, and wake the waiters of that word."""
         with self.lives[number]:
             self.mark(number)
 
@@ -172,8 +172,8 @@ class Reader:
         return item
 
 
-# One reader is a thread, one is a task. The third stops; when the ring is full, the writer kills
-# it. Finally, the writer dies within a put.
+# One reader is a thread, one is a task. The third reader stops; when the ring is full, the writer
+# kills this reader. Finally, the writer dies within a put.
 
 ITEMS = 400
 

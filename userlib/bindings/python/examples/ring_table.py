@@ -202,7 +202,7 @@ def read(ring, seat, result):
 
 
 def run(ring, counts, idle, patience):
-    """Return the accounts, and the numbers of items of the readers that reached the end."""
+    """Return the accounts and, for each reader that reached the end, its number of items."""
     pipes = [context.Pipe(duplex=False) for _ in range(1 + len(ring.readers))]
     processes = [context.Process(target=read, args=(ring, seat, pipes[seat][1]))
                  for seat in ring.readers]

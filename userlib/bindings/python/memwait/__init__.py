@@ -249,7 +249,7 @@ class _Lock(_Acquired, _Object):
         if self._is_owned():
             return "locked "
         if self.repair is not None or isinstance(self, RLock):
-            # The state could be shown only by acquiring the lock, and perhaps repairing it.
+            # The state could be found only by acquiring the lock, and perhaps repairing the data.
             return ""
         return "unlocked "
 
@@ -814,7 +814,7 @@ class Queue(_Object, _memwait.Queue):
         """
         while not self.closed and self._own():
             try:
-                # Wait a moment: another process may be in the middle of a put.
+                # Wait a moment: another process may be in the middle of put().
                 self._put_back(0.1)
             except (queue.Full, ShutDown) as error:
                 why = "shut down" if isinstance(error, ShutDown) else "full"
@@ -866,7 +866,7 @@ class JoinableQueue(Queue):
         try:
             await super().put_async(data, timeout)
         except BaseException:
-            # In a child process, the put belongs to the parent.
+            # In a child process, the item belongs to the parent.
             if process == os.getpid():
                 self._unfinished.done()
             raise

@@ -77,7 +77,7 @@ impl Condvar {
         check(unsafe { memwait_cond_broadcast(self.raw.get()) })
     }
 
-    /// Wakes up to `count` waiters, oldest first.
+    /// Wakes at most `count` waiters, oldest first.
     pub fn notify(&self, count: u32) -> Result<(), Error> {
         // SAFETY: the object is valid.
         check(unsafe { memwait_cond_notify(self.raw.get(), count as c_uint) })

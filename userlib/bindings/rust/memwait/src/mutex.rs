@@ -516,7 +516,7 @@ impl<T: fmt::Debug, P: Place<T>> fmt::Debug for MutexGuard<T, P> {
     }
 }
 
-/// The operation of `lock_async()`. It is bound to its thread if the loop is bound to its thread.
+/// The operation of `lock_async()`. It is bound to a thread if the loop is.
 pub struct Locking<T, P: Place<T>> {
     place: P,
     on: PhantomData<P::On>,

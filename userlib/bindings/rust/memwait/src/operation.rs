@@ -203,7 +203,7 @@ impl<K: Wait> Operation<K> {
         }
         registry.pending.insert(operation.key(), operation.clone());
         // SAFETY: the operation is in the registry while it is pending, and stays in place. The
-        // loop is valid while it calls back.
+        // loop is valid while it runs the callback.
         let result = unsafe {
             let data = Arc::as_ptr(inner) as *mut c_void;
 

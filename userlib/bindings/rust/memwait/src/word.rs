@@ -157,7 +157,7 @@ pub fn wait_async<W: Word>(
     Operation::new(on, waiting)
 }
 
-/// Wakes up to `count` waiters, oldest first. Returns how many it woke.
+/// Wakes at most `count` waiters, oldest first. Returns how many it woke.
 pub fn notify<W: Word>(word: &W, count: u32, scope: Scope) -> Result<u32, Error> {
     // SAFETY: the word is valid.
     let result = unsafe { memwait_notify(address(word), count, scope.flags()) };
