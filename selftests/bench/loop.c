@@ -6,8 +6,8 @@
  * that share memory with the loop. For private words they are threads of the loop's process.
  *
  * Each word is a counter. A notifier adds one to the word and then wakes the loop. Whenever the
- * loop is woken, it reads how much was added, and it must see everything. In addition to the time
- * for a notify, the bench prints the number of turns of the loop for each notify, because the
+ * loop is woken, it reads how much was added, and the total must be complete. In addition to the
+ * time for a notify, the bench prints the number of turns of the loop for each notify, because the
  * scheduling affects the amount of work.
  */
 #include "futex_calls.h"

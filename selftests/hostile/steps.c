@@ -6,7 +6,7 @@
 #include "hostile_test.h"
 
 /*
- * R29: measures how late a real-time thread runs that must run every millisecond. There is such a
+ * R29: measures how late a real-time thread is if it must run every millisecond. There is such a
  * thread on each CPU, because the kernel's own threads may work on any CPU.
  */
 #define WATCHES		3

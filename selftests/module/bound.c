@@ -550,8 +550,8 @@ MEMWAIT_TEST(L10_bound_contexts_count_until_their_process_closes_them)
 }
 
 /*
- * The reader reads fdinfo of a context while the context ends. It is preempted at any point, and
- * continues after everything has ended and the memory of the id has been freed.
+ * The reader reads fdinfo of a context while the context ends. It may be preempted anywhere, and
+ * continue after everything has ended and the memory of the id has been freed.
  */
 #define READS	LOAD(40, 8)
 
@@ -652,7 +652,7 @@ MEMWAIT_TEST(L10_fdinfo_of_a_bound_context_is_read_while_it_ends)
 #define WAITS	300
 
 /*
- * The last close races with the end of the context, at any point of the end. The process may be
+ * The last close races with the end of the context, at any stage of the end. The process may be
  * killed while it closes its own copy.
  */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)

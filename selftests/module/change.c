@@ -310,7 +310,7 @@ MEMWAIT_TEST(R38_no_kill_comes_between_the_change_and_the_notify)
 	pthread_join(thread, NULL);
 }
 
-#define STEPS_WAITS	500	/* number of waits that a notify needs several steps for */
+#define STEPS_WAITS	500	/* so many waits that a notify needs several steps */
 
 /*
  * A process is killed while it notifies many waiters. Either it has changed nothing, or it notifies
@@ -458,7 +458,7 @@ struct taker {
 	long taken;
 };
 
-/* Takes from the word or is notified instead, until the third word is set. */
+/* Takes from the word, or is notified, until the third word is set. */
 static void *take_often(void *arg)
 {
 	struct taker *t = arg;

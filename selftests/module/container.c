@@ -124,7 +124,7 @@ MEMWAIT_TEST(R8_a_container_and_its_host_share_words_of_a_file)
 
 	pid = start_container(memory, self->page, true);
 	/*
-	 * If the child has failed, it is not a waiter. In this case the test does not wait for it.
+	 * A child that has failed is not a waiter, and the test does not wait for such a child.
 	 */
 	sleep_until(mw_waiters(self->fd, words, U32) == 1 || waitpid(pid, NULL, WNOHANG));
 	ASSERT_EQ(1, mw_waiters(self->fd, words, U32));

@@ -451,8 +451,8 @@ FAIL_TEST(R21_read_loses_nothing)
 
 /*
  * R26: failures while the module is loaded. Only allocations made inside these functions fail,
- * because other functions that loading calls, such as kmem_cache_create(), print a trace when an
- * allocation fails. The functions are recognised on the stack. With -Os,
+ * because other functions that are called while the module is loaded, such as kmem_cache_create(),
+ * print a trace when an allocation fails. The functions are recognised on the stack. With -Os,
  * tracepoint_probe_register_prio() replaces the second function. The module stays loaded.
  */
 static const char *const failing[] = {

@@ -105,7 +105,7 @@ MEMWAIT_TEST(R25_unread_timeouts_are_not_passed_on)
 
 /*
  * A wait that a notify found overdue is a completion. When its context is closed, nothing is passed
- * on for it.
+ * on for that wait.
  */
 MEMWAIT_TEST(R25_overdue_waits_found_by_a_notify_pass_nothing_on)
 {
@@ -664,8 +664,8 @@ static void *arm_and_close(void *arg)
 }
 
 /*
- * A process that arms, closes and never reads is killed at any point. Another waiter gets all
- * notifies.
+ * A process that arms, closes and never reads is killed at an arbitrary instruction. Another waiter
+ * gets all notifies.
  */
 MEMWAIT_TEST(R25_a_process_killed_at_any_point_loses_no_notify)
 {

@@ -379,8 +379,8 @@ static int move_all(int fd, const void *addr, const void *target)
 }
 
 /*
- * If waiters are moved to the word on which they already wait, they still receive the death of the
- * owner that they watch.
+ * If waiters are moved to the word on which they already wait, they are still notified of the death
+ * of the owner that they watch.
  */
 OWNER_TEST(R34_waiters_moved_to_their_own_word_get_owner_died)
 {

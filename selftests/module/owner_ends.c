@@ -30,7 +30,7 @@ OWNER_TEST(R33_every_end_of_a_thread_is_reported)
 	}
 }
 
-/* When waitpid(2) has returned, a waiter has also received the death. */
+/* When waitpid(2) has returned, a waiter has also been notified of the death. */
 OWNER_TEST(R34_a_reaped_child_is_dead_immediately)
 {
 	struct shared *shared = self->shared;

@@ -200,7 +200,7 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 	close(epoll);
 }
 
-/* The wait was notified and is overdue now. The waiters behind it get the next notify. */
+/* The wait was notified and is overdue now. The next notify goes to the waiters behind it. */
 MEMWAIT_TEST(R32_an_overdue_wait_is_passed_over)
 {
 	uint64_t id, deadline = watch_and_notify(self->fd, -1, self->word, &id);
@@ -530,10 +530,10 @@ MEMWAIT_TEST(R5_R32_counted_notifies_are_reported)
 }
 
 /*
- * A process is killed at any point of a read, or before it reads. One notify is passed on unless
- * the process has read all notifies. The last record in its memory may belong to a read that has
- * returned but was not recorded yet, or to a read that was killed and has consumed nothing. Few
- * processes are killed between these instructions.
+ * A process is killed before or anywhere inside a read. One notify is passed on unless the process
+ * has read all notifies. The last record in its memory may belong to a read that has returned but
+ * was not recorded yet, or to a read that was killed and has consumed nothing. Few processes are
+ * killed between these instructions.
  */
 #define KILLED	60
 

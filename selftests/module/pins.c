@@ -328,9 +328,9 @@ COUNTS_TEST(R31_contexts_are_counted)
 }
 
 /*
- * If a move created a pin, a process could use up the limit of another user. The other user's waits
- * would have a pin for each context that moves them within a file, as a condition variable does,
- * until the user reads.
+ * If a move created a pin, a process could use up the limit of another user. Moves within a file,
+ * as by a condition variable, would leave the other user's waits with a pin for each context that
+ * moved them, until the user reads the completions.
  */
 COUNTS_TEST(R31_a_move_within_a_file_creates_no_pin)
 {

@@ -404,7 +404,7 @@ static void *notify_all(void *arg)
 /*
  * Each context waits on the words of several notifies. Each notify must produce an edge after its
  * completion, whichever of the notifies wakes the context. The reader runs immediately, at any
- * point of a notify.
+ * stage of a notify.
  */
 MEMWAIT_TEST(R22_concurrent_notifies_of_many_contexts_lose_no_edge)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R30: if other users wait for the id of a process, the death of the process does not become slow.
- * Tracing shows which process completes the waits, because the kernel thread that completes the
- * waits of other users may run earlier or later.
+ * R30: waits of other users for the id of a process do not delay the death of the process. Tracing
+ * shows which process completes the waits, because the kernel thread that completes the waits of
+ * other users may run earlier or later.
  */
 #include "async_test.h"
 #include "limits_test.h"

@@ -373,8 +373,8 @@ OWNER_TEST(R12_a_thread_that_got_owner_died_joins_at_the_end)
 }
 
 /*
- * After each of several deaths the notified waiter continues. One of the waiters receives the next
- * death.
+ * After each of several deaths the notified waiter continues. One of the waiters is notified of the
+ * next death.
  */
 OWNER_TEST(R35_after_many_deaths_some_waiter_continues)
 {

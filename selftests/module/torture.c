@@ -367,7 +367,8 @@ static bool somebody_is_broken(void)
 }
 
 /*
- * Waits until @is_not returns NULL. Returns false if it does not, or if another error has occurred.
+ * Waits until @is_not returns NULL. Returns false if that takes too long, or if another error has
+ * occurred.
  */
 static bool await(const char *(*is_not)(int64_t *a, int64_t *b))
 {

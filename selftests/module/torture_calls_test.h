@@ -854,7 +854,7 @@ static void step_of_victim(struct worker *w)
 
 /*
  * Reads the notifies that a persistent wait has counted. Returns whether the wait may count more
- * notifies. After its deadline it cannot.
+ * notifies, which it cannot after its deadline.
  */
 static bool read_watched(struct worker *w, bool cancelled)
 {

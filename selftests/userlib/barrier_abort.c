@@ -294,8 +294,8 @@ USERLIB_TEST(L2_an_abort_after_a_last_arrival_that_could_not_wake)
 }
 
 /*
- * The last thread at a private barrier arrives before an abort, and wakes the others after it. All
- * fail if one of them sees the abort first; otherwise all have met.
+ * The last thread at a private barrier arrives before an abort, and wakes the other threads after
+ * the abort. All threads fail if one of them sees the abort first; otherwise all have met.
  */
 USERLIB_TEST(an_abort_during_the_last_arrival_at_a_private_barrier)
 {

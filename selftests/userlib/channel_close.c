@@ -73,8 +73,8 @@ USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 }
 
 /*
- * The memory of an item. A sender cannot read it, or a receiver cannot write it, until the test
- * releases it.
+ * The memory of an item. A sender cannot read this memory, or a receiver cannot write it, until the
+ * test permits that.
  */
 static struct {
 	void *page;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L9: close ends all pending operations, at any point of their progress. No callback runs. Whatever
+ * L9: close ends all pending operations, at any stage of their progress. No callback runs. Whatever
  * an operation has received is passed to other waiters, as if the operation had been cancelled.
  */
 #include "cond_test.h"

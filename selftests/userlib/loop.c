@@ -910,8 +910,8 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 }
 
 /*
- * The program closes the device, as daemons do. Locks open it again. The library must not close the
- * descriptor of a loop.
+ * The program closes the device, as daemons do. The next lock call opens the device again. The
+ * library must not close the descriptor of a loop.
  */
 USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 {

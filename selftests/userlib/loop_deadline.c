@@ -381,7 +381,7 @@ static void fork_now(memwait_op_t *op, int result, void *data)
 	*(pid_t *)data = fork_child();
 }
 
-/* The deadline belongs to the parent. The child must not change it. */
+/* The deadline belongs to the parent, and the child must not change it. */
 USERLIB_TEST(L1_a_callback_of_a_run_with_a_deadline_may_fork)
 {
 	struct timespec timeout = time_of(500 * NSEC_PER_MSEC);

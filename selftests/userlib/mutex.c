@@ -522,8 +522,8 @@ static void unlock_too_early(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * If the function returns an error, the callback has not run and will not run. If it returns 0, the
- * callback has run.
+ * If the function returns an error, the callback has not run and will not run. If the function
+ * returns 0, the callback has run.
  */
 USERLIB_TEST(L0_execute_locked_fails_only_before_its_callback)
 {
@@ -727,7 +727,7 @@ USERLIB_TEST(R12_fair_does_not_starve)
 	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
 }
 
-/* The same applies to the default kind, but it takes longer. */
+/* The default kind does not starve waiters either, but a waiter may wait longer. */
 USERLIB_TEST(R12_default_does_not_starve)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK };

@@ -7,7 +7,7 @@
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-/* Size of the memory for each object. The library determines on which words of it waiters sleep. */
+/* Size of the memory for each object. The library chooses on which words in it waiters sleep. */
 #define OBJECT_SIZE	512
 
 static int waiters_within(int fd, const void *object, uint32_t flags)

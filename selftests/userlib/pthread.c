@@ -687,8 +687,8 @@ static void wait_for_nothing(pthread_cond_t *cond, pthread_mutex_t *mutex)
 }
 
 /*
- * L0: EPERM means that the caller does not hold the mutex. The error of a seccomp filter must not
- * be mistaken for it.
+ * L0: EPERM means that the caller does not hold the mutex. An EPERM from a seccomp filter must not
+ * be returned.
  */
 USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
 {

@@ -328,7 +328,7 @@ ROBUST_TEST(L7_a_reader_dies)
 	EXPECT_EQ(0, memwait_rwlock_destroy(rwlock));
 }
 
-/* A reader or a writer dies while it waits for a writer. The waiters behind it acquire the lock. */
+/* A reader or writer dies while it waits for another writer. Later waiters acquire the lock. */
 ROBUST_TEST(L7_a_waiter_for_a_writer_dies)
 {
 	static int (*const ways[])(void *rwlock) = { rdlock_it, wrlock_it };
@@ -366,8 +366,8 @@ ROBUST_TEST(L7_a_waiter_for_a_writer_dies)
 }
 
 /*
- * The waiting writer has excluded later readers, and dies. Other threads cannot know that it had
- * not begun to write.
+ * The waiting writer has excluded later readers, and dies. Other threads cannot know that the
+ * writer had not begun to write.
  */
 ROBUST_TEST(L6_a_writer_that_waits_for_readers_dies)
 {

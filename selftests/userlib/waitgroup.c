@@ -23,11 +23,12 @@ static const void *count_of(memwait_waitgroup_t *group)
 }
 
 /*
- * Set in the thread that calls done once too often, and in the waiter whose return is delayed once.
+ * Set in the thread that calls memwait_waitgroup_done() once too often, and in the waiter whose
+ * return is delayed once.
  */
 static __thread bool is_too_many, is_delayed;
 
-/* State of the surplus done. */
+/* State of the surplus memwait_waitgroup_done(). */
 static struct {
 	memwait_waitgroup_t *group;
 	struct runner waiter;
@@ -40,7 +41,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 
 	if (is_too_many && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
 		is_too_many = false;
-		/* The correct done comes first and wakes the waiter. */
+		/* The correct call comes first and wakes the waiter. */
 		if (memwait_waitgroup_done(surplus.group))
 			return -1;
 		ret = ioctl_of_kernel(fd, request, argument);
@@ -63,7 +64,7 @@ static int wait_with_delay(void *arg)
 	return memwait_waitgroup_wait(arg);
 }
 
-/* A waiter sees the surplus done before it is undone. */
+/* A waiter sees the effect of a surplus memwait_waitgroup_done() before the call undoes it. */
 USERLIB_TEST(R1_a_surplus_done_stops_no_waiter)
 {
 	memwait_waitgroup_t *group = self->shared;

@@ -235,7 +235,7 @@ static void cancel_and_free(struct watcher *watcher)
 	free(watcher);
 }
 
-/* If a notify comes while the callback runs, it passes to the next waiter. */
+/* A callback cancels and frees its own operation. The operation receives no further notify. */
 USERLIB_TEST(R32_a_callback_may_cancel_and_free_its_operation)
 {
 	struct watcher *watcher = calloc(1, sizeof(*watcher)), next = { 0 };

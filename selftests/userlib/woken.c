@@ -110,7 +110,7 @@ static const struct thing things[] = {
 
 /*
  * The first of two waiters is woken and is stopped before it returns to its program. The notify has
- * counted this waiter, which can do nothing for the second waiter. Then it is killed.
+ * counted this waiter, which can do nothing for the second waiter. Then the first waiter is killed.
  */
 ROBUST_TEST(L7_a_woken_waiter_dies)
 {

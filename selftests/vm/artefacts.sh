@@ -646,8 +646,8 @@ need_userlib()
 	artefact "$userlib" "build library" make_userlib "$root"
 }
 
-# For the compiler $cc, once: the directories that a test is built with, and a hash of what else a test of a
-# folder depends on.
+# For the compiler $cc, once: the directories that a test is built with, and a hash of everything
+# else that the tests of a folder depend on.
 declare -A harness_of root_of userlib_of inputs_of
 
 # Sets $harness, $root and $userlib, and $dir to the directory of the test $1 in the cache.

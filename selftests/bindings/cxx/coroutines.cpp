@@ -80,7 +80,7 @@ struct objects {
 
 /*
  * A way to wait. @block makes the wait block, and @wake ends it. After a waiting coroutine was
- * destroyed, @untaken returns whether it has left what @wake released.
+ * destroyed, @untaken returns whether the coroutine has not taken what @wake released.
  */
 struct way {
 	const char *name;

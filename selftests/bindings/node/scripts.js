@@ -46,7 +46,7 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 		mutex.lockSync();
 		stop(() => condition.waitSync(mutex));
 		assert.throws(() => mutex.destroy(), { code: 'EBUSY' });
-		// The script is stopped at any point of a loop of waits.
+		// The script is stopped at an arbitrary moment in a loop of waits.
 		stop(() => {
 			for (;;)
 				condition.waitSync(mutex, { timeout: 5 });
@@ -60,9 +60,9 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 	}
 });
 
-// Starts another thread. It waits for the mutex at 64, which this thread holds, and acquires the
-// mutex when this thread waits for the condition at 128. When this thread's wait has been stopped,
-// the other thread calls @then with the mutex held.
+// Starts another thread. The other thread waits for the mutex at 64, which this thread holds, and
+// acquires the mutex when this thread waits for the condition at 128. When this thread's wait has
+// been stopped, the other thread calls @then with the mutex held.
 async function other(then)
 {
 	const thread = worker(`() => {
@@ -79,7 +79,8 @@ async function other(then)
 }
 
 test('a script is stopped: another thread holds the mutex of a condition', async () => {
-	// A fair mutex is handed over when the wait begins. A wait that is stopped before that reacquires it.
+	// A fair mutex is handed over when the wait begins. If the wait is stopped earlier, the
+	// wait reacquires the mutex.
 	const mutex = Mutex.init(buffer, 64, { errorcheck: true, fair: true });
 	const condition = Condition.init(buffer, 128);
 	mutex.lockSync();
@@ -104,7 +105,7 @@ test('a script is stopped: another thread dies while it holds the mutex of a con
 		i32[0] = 1;
 	});
 	view[0] = 0;
-	// If the wait is stopped before the other thread has the mutex, the wait reacquires it.
+	// A wait that is stopped before the other thread has the mutex reacquires the mutex.
 	do
 		stop(() => condition.waitSync(mutex));
 	while (view[0] !== 1);
@@ -118,7 +119,8 @@ test('a script is stopped: another thread dies while it holds the mutex of a con
 });
 
 test('terminate: a stopped script that waits for the mutex of a condition', async () => {
-	// A fair mutex is handed over when the wait begins. A wait that is stopped before that reacquires it.
+	// A fair mutex is handed over when the wait begins. If the wait is stopped earlier, the
+	// wait reacquires the mutex.
 	const mutex = Mutex.init(buffer, 64, { errorcheck: true, fair: true });
 	const condition = Condition.init(buffer, 128);
 	const thread = worker(() => {

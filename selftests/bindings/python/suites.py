@@ -260,8 +260,8 @@ def attempt(kind, method):
 
 
 def run(suite, kinds, listed):
-    """Returns the number of tests, and whether all have the results that the list says; prints the
-    tests that do not.
+    """Returns the number of tests, and whether all have the results that the list states;
+    prints the tests that do not.
     """
     total, passed, wrong = 0, 0, 0
     for kind in kinds:
