@@ -115,7 +115,8 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "object.h"
+#include "users.h"
 
 struct barrier {
 	_Atomic uint64_t state;		/* lower half: arrivals; upper half: generation */

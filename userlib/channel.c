@@ -92,7 +92,8 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "object.h"
+#include "users.h"
 
 /* The data that one side writes: a cache line, if the channel is aligned. */
 struct side {

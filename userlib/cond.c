@@ -39,8 +39,10 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "mutex.h"
+#include "object.h"
 #include "probes.h"
+#include "users.h"
 
 struct cond {
 	_Atomic uint64_t sequence;

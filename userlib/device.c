@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "device.h"
 
 _Atomic uint64_t memwait_device_context = UINT32_MAX;
 /*

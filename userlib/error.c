@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "internal.h"
+#include "loop.h"
 #include "own_words.h"
 
 const char *memwait_strerror(int error)

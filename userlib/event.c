@@ -31,7 +31,7 @@
  * A woken waiter reads the word once more, but is not counted as a user: the word has no room for a
  * count.
  */
-#include "internal.h"
+#include "object.h"
 
 struct event {
 	_Atomic uint32_t word;

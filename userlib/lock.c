@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Lock words: 32 bits, of which a byte is used (internal.h).
+ * Lock words: 32 bits, of which a byte is used (lock.h).
  *
  *	0			unlocked; no fair waiter sleeps on it
  *	LOCKED			locked; unlock need not notify
@@ -75,7 +75,7 @@
  * lock is a default lock, the waiter passes the notify on: the next sleeper takes the lock with
  * CONTENDED set, or sets CONTENDED and sleeps again.
  */
-#include "internal.h"
+#include "lock.h"
 
 #define HANDED		MEMWAIT_LOCK_HANDED	/* fair */
 #define LATE		MEMWAIT_LOCK_BIT(2)	/* default */

@@ -92,7 +92,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "loop.h"
 
 /* Maximum completions per read. */
 #define BATCH	64

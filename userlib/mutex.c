@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Mutexes. A mutex is a lock word (lock.c) and, for some kinds, an owner. A robust mutex is an
- * owner word (owner.c). The gate is this word, of either kind (internal.h).
+ * owner word (owner.c). The gate is this word, of either kind (gate.h).
  *
  * Invariants for kinds whose owners matter: Only the thread that holds the lock writes the owner
  *	and the count. While locked, the count is at least 1, except just after lock and just before
@@ -13,7 +13,9 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "gate.h"
+#include "mutex.h"
+#include "object.h"
 #include "probes.h"
 
 struct mutex {
@@ -203,7 +205,7 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 		}
 	}
 	err = lock_until(to_mutex(mutex), &memwait_never);
-	if (memwait_probe_got(err))
+	if (memwait_has_locked(err))
 		MEMWAIT_PROBE1(mutex_acquired, mutex);
 	return err;
 }
@@ -230,7 +232,7 @@ static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct times
 
 	if (!err)
 		err = lock_until(to_mutex(mutex), &deadline);
-	if (memwait_probe_got(err))
+	if (memwait_has_locked(err))
 		MEMWAIT_PROBE1(mutex_timedlock_acquired, mutex);
 	return err;
 }

@@ -59,7 +59,7 @@
  * finds. A waiter that gives up after it was woken, or notified of a death, has not named the owner
  * that it found, so it wakes the next waiter, which then names the owner.
  */
-#include "internal.h"
+#include "owner.h"
 
 static const struct memwait_deadline passed = { .ns = 0 };
 

@@ -7,8 +7,6 @@
 #ifndef MEMWAIT_PROBES_H
 #define MEMWAIT_PROBES_H
 
-#include <errno.h>
-
 #if defined(__has_include)
 #if __has_include("sys/sdt.h")
 #define MEMWAIT_HAS_PROBES
@@ -26,11 +24,5 @@
 #define MEMWAIT_PROBE3(name, one, two, three)	\
 	((void)#name, (void)(one), (void)(two), (void)(three))
 #endif
-
-/* True if a lock function got the lock. */
-static inline int memwait_probe_got(int err)
-{
-	return !err || err == EOWNERDEAD;
-}
 
 #endif /* MEMWAIT_PROBES_H */

@@ -60,8 +60,9 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "object.h"
 #include "probes.h"
+#include "users.h"
 
 struct rwlock {
 	union memwait_gate gate;
@@ -577,7 +578,7 @@ static inline int rdlock_until(memwait_rwlock_t *rwlock, const struct memwait_de
 
 	MEMWAIT_PROBE1(rdlock_entry, rwlock);
 	err = read_until(to_rwlock(rwlock), deadline);
-	if (memwait_probe_got(err))
+	if (memwait_has_locked(err))
 		MEMWAIT_PROBE1(rdlock_acquire_read, rwlock);
 	return err;
 }
@@ -640,7 +641,7 @@ static inline int wrlock_until(memwait_rwlock_t *rwlock, const struct memwait_de
 
 	MEMWAIT_PROBE1(wrlock_entry, rwlock);
 	err = write_until(to_rwlock(rwlock), deadline);
-	if (memwait_probe_got(err))
+	if (memwait_has_locked(err))
 		MEMWAIT_PROBE1(wrlock_acquire_write, rwlock);
 	return err;
 }

@@ -41,7 +41,7 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "object.h"
 #include "probes.h"
 
 struct sem {

@@ -27,7 +27,7 @@
  * A round waits for the end of a generation of a barrier or a wait group. memwait_users_round() is
  * the common loop of threads and operations; look() knows the object's word.
  */
-#include "internal.h"
+#include "users.h"
 
 #define DESTROYING	0x80000000U
 

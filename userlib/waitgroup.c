@@ -24,7 +24,8 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "object.h"
+#include "users.h"
 
 struct waitgroup {
 	/* upper half: generation; lower half: WAITERS, count */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Words: the kernel's wait and notify, with timespecs and loops. */
-#include "internal.h"
+#include "loop.h"
 
 /* An invalid time is an error even if it is not needed. */
 static int set_deadline(struct memwait_deadline *deadline, const struct timespec *timeout,

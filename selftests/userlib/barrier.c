@@ -4,7 +4,7 @@
  * not count as arrived.
  */
 #include "barrier_test.h"
-#include "../../userlib/internal.h"
+#include "../../userlib/loop.h"
 
 static int intercept(int fd, unsigned long request, void *argument)
 {

@@ -105,7 +105,7 @@ static uint64_t last_id, last_completion;
 
 /*
  * The lower half is the descriptor that the library has opened in this execution or in an earlier
- * one; see internal.h.
+ * one; see device.h.
  */
 extern uint64_t memwait_device_context;
 

@@ -3,7 +3,7 @@
 #include "../scenarios.h"
 
 /*
- * The process number; see internal.h. This is the value of a child that has not determined its
+ * The process number; see device.h. This is the value of a child that has not determined its
  * number yet.
  */
 extern _Atomic uint32_t *memwait_process;
