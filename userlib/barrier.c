@@ -139,17 +139,12 @@ static struct barrier *to_barrier(memwait_barrier_t *barrier)
 	return (struct barrier *)barrier;
 }
 
-static struct barrier *of_users(struct memwait_users *users)
+static struct barrier *barrier_of_users(struct memwait_users *users)
 {
 	return (struct barrier *)((char *)users - offsetof(struct barrier, users));
 }
 
-static uint32_t generation_of(uint64_t state)
-{
-	return (uint32_t)(state >> 32);
-}
-
-static bool is_valid(const struct barrier *barrier)
+static bool barrier_is_valid(const struct barrier *barrier)
 {
 	return barrier && barrier->count &&
 	       !memwait_is_unknown(barrier->users.flags, barrier->spare,
@@ -159,10 +154,10 @@ static bool is_valid(const struct barrier *barrier)
 /* Returns 0; otherwise the caller must do nothing, and return this error. */
 static int why_not(const struct barrier *barrier)
 {
-	return is_valid(barrier) ? memwait_need_device() : EINVAL;
+	return barrier_is_valid(barrier) ? memwait_need_device() : EINVAL;
 }
 
-static bool is_private(const struct barrier *barrier)
+static bool barrier_is_private(const struct barrier *barrier)
 {
 	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
@@ -170,13 +165,13 @@ static bool is_private(const struct barrier *barrier)
 /* The half on which waiters sleep. */
 static uint32_t slept_on(const struct barrier *barrier, uint64_t state)
 {
-	return is_private(barrier) ? generation_of(state) : (uint32_t)state;
+	return barrier_is_private(barrier) ? memwait_generation(state) : (uint32_t)state;
 }
 
 static const volatile void *sleep_word(struct barrier *barrier)
 {
-	return is_private(barrier) ? memwait_upper_half(&barrier->state) :
-				     memwait_lower_half(&barrier->state);
+	return barrier_is_private(barrier) ? memwait_upper_half(&barrier->state) :
+					     memwait_lower_half(&barrier->state);
 }
 
 /* Whether any of @bits is set. */
@@ -190,14 +185,14 @@ static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
 {
 	uint32_t begins = (slept_on(barrier, state) | (STEP - 1)) + 1;
 
-	return (uint64_t)begins << 32 | (is_private(barrier) ? 0 : begins);
+	return (uint64_t)begins << 32 | (barrier_is_private(barrier) ? 0 : begins);
 }
 
 /* Returns a new generation, without arrivals and with ANNOUNCED set. */
 static uint64_t next_announced(const struct barrier *barrier, uint64_t state)
 {
 	return new_generation(barrier, state) |
-	       (is_private(barrier) ? (uint64_t)ANNOUNCED << 32 : ANNOUNCED);
+	       (barrier_is_private(barrier) ? (uint64_t)ANNOUNCED << 32 : ANNOUNCED);
 }
 
 /*
@@ -207,7 +202,7 @@ static uint64_t next_announced(const struct barrier *barrier, uint64_t state)
 static uint64_t one_more(const struct barrier *barrier, uint64_t state)
 {
 	/* Only the lower half changes; it wraps. */
-	if (!is_private(barrier))
+	if (!barrier_is_private(barrier))
 		return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + STEP);
 	return (uint32_t)state + 1 < barrier->count ? state + 1 : next_announced(barrier, state);
 }
@@ -215,7 +210,7 @@ static uint64_t one_more(const struct barrier *barrier, uint64_t state)
 /* Returns the state after a thread of @generation has given up. */
 static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
-	if (!is_private(barrier))
+	if (!barrier_is_private(barrier))
 		return one_more(barrier, state);
 	if (!has(barrier, state, ANNOUNCED))
 		return state - 1;
@@ -225,7 +220,7 @@ static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t
 /* Returns an upper bound on the number of arrivals. */
 static uint32_t arrived(uint64_t state)
 {
-	return ((uint32_t)state - generation_of(state)) / STEP;
+	return ((uint32_t)state - memwait_generation(state)) / STEP;
 }
 
 static uint32_t epoch_of(struct barrier *barrier)
@@ -248,7 +243,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
 	return !has(barrier, state, ANNOUNCED) &&
-	       (uint32_t)state == (is_private(barrier) ? 0 : generation_of(state));
+	       (uint32_t)state == (barrier_is_private(barrier) ? 0 : memwait_generation(state));
 }
 
 int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
@@ -257,7 +252,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	const volatile void *word;
 	uint64_t state;
 
-	if (!is_valid(barrier))
+	if (!barrier_is_valid(barrier))
 		return EINVAL;
 	/*
 	 * relaxed: a caller that has passed the barrier sees at least the generation that it passed
@@ -320,7 +315,7 @@ static int mend(struct barrier *barrier, uint32_t was, uint32_t until)
 		next = new_generation(barrier, state);
 		/* release, both: (g) and (d) */
 		if (atomic_compare_exchange_strong_explicit(&barrier->epoch, &epoch,
-							    generation_of(next),
+							    memwait_generation(next),
 							    memory_order_release,
 							    memory_order_relaxed) &&
 		    atomic_compare_exchange_strong_explicit(&barrier->state, &state, next,
@@ -379,7 +374,7 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 	for (;;) {
 		/* acquire: (a); and the work of threads that have already arrived */
 		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-		round->generation = generation_of(*state);
+		round->generation = memwait_generation(*state);
 		round->epoch = epoch_of(barrier);
 		if (has(barrier, *state, ABORTED))
 			return EPIPE;
@@ -405,7 +400,7 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 	if (ret < 0)
 		return -ret;
 	/* Until ANNOUNCED is cleared, no thread arrives. A concurrent abort counts as later. */
-	return (is_private(barrier) ? was & ANNOUNCED :
+	return (barrier_is_private(barrier) ? was & ANNOUNCED :
 		(was & ~(BROKEN | ABORTED)) == (uint32_t)state) ?
 	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
 }
@@ -416,9 +411,9 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
  */
 static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t generation)
 {
-	uint32_t past = (generation_of(state) & ~(BROKEN | ABORTED)) - generation;
+	uint32_t past = (memwait_generation(state) & ~(BROKEN | ABORTED)) - generation;
 
-	if (!is_private(barrier) || !past)
+	if (!barrier_is_private(barrier) || !past)
 		return !past;
 	return past == STEP + ANNOUNCED || (past == STEP && (uint32_t)state == barrier->count);
 }
@@ -452,7 +447,7 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 								memory_order_relaxed);
 			continue;
 		}
-		if (is_private(barrier) || !has(barrier, *state, ANNOUNCED))
+		if (barrier_is_private(barrier) || !has(barrier, *state, ANNOUNCED))
 			return 0;
 		ret = wake_announced(barrier, *state & ~(uint64_t)(BROKEN | ABORTED));
 		if (ret < 0)
@@ -487,7 +482,7 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 /*
  * Like withdraw(). Returns @reason or, if it is too late to give up, the result of the generation.
  */
-static int give_up(struct barrier *barrier, const struct memwait_round *round, int reason)
+static int barrier_give_up(struct barrier *barrier, const struct memwait_round *round, int reason)
 {
 	uint64_t state;
 	int ret;
@@ -571,7 +566,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 }
 
 /* Arrives. Returns the result, or MEMWAIT_OP_WAITS. */
-static int begin(struct barrier *barrier, struct memwait_round *round)
+static int barrier_begin(struct barrier *barrier, struct memwait_round *round)
 {
 	uint64_t state, next;
 	int ret;
@@ -589,7 +584,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 		}
 		if (ret)
 			return ret;
-		MEMWAIT_INVARIANT(!is_private(barrier) || (uint32_t)state < barrier->count);
+		MEMWAIT_INVARIANT(!barrier_is_private(barrier) || (uint32_t)state < barrier->count);
 		next = one_more(barrier, state);
 		/* release: publishes each participant's earlier work to all participants; (b) */
 		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
@@ -598,30 +593,30 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 		    !has(barrier, next, ANNOUNCED))
 			break;
 	}
-	if (is_private(barrier)) {
+	if (barrier_is_private(barrier)) {
 		round->expected = round->generation;
 		return MEMWAIT_OP_WAITS;
 	}
 	ret = meet(barrier, round, next, true);
-	return ret > 0 ? give_up(barrier, round, ret) : ret;
+	return ret > 0 ? barrier_give_up(barrier, round, ret) : ret;
 }
 
 /* Called before the thread leaves the barrier, which may be freed afterwards. */
-static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
+static int barrier_look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
-	struct barrier *barrier = of_users(users);
+	struct barrier *barrier = barrier_of_users(users);
 	uint64_t state;
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN)
-		return begin(barrier, round);
+		return barrier_begin(barrier, round);
 	ret = look_for_end(barrier, round, &state);
 	if (ret <= 0 && ret != MEMWAIT_OP_WAITS)
 		return ret;
 	if (ret == MEMWAIT_OP_WAITS &&
 	    (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)) {
-		if (is_private(barrier)) {
-			round->expected = generation_of(state);
+		if (barrier_is_private(barrier)) {
+			round->expected = memwait_generation(state);
 			return MEMWAIT_OP_WAITS;
 		}
 		ret = meet(barrier, round, state, false);
@@ -630,7 +625,7 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	}
 	if (ret <= 0)
 		ret = outcome < 0 ? -outcome : ETIMEDOUT;
-	return give_up(barrier, round, ret);
+	return barrier_give_up(barrier, round, ret);
 }
 
 /* Returns the result at a barrier with a count of 1. */
@@ -644,7 +639,8 @@ static int be_alone(struct barrier *barrier)
 	return ret ? ret : MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_deadline *deadline)
+static int barrier_wait_until(memwait_barrier_t *public_barrier,
+			      const struct memwait_deadline *deadline)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
 	struct memwait_round round = { 0 };
@@ -654,21 +650,22 @@ static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_de
 		return ret;
 	if (barrier->count == 1)
 		return be_alone(barrier);
-	return memwait_users_round(&barrier->users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
+	return memwait_users_round(&barrier->users, barrier_look, &round, NULL, deadline,
+				   MEMWAIT_OP_BEGIN);
 }
 
-static int wait_step(struct memwait_op *op, int outcome)
+static int barrier_wait_step(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(barrier))
+	if (outcome == MEMWAIT_OP_BEGIN && !barrier_is_valid(barrier))
 		return EINVAL;
 	if (outcome == MEMWAIT_OP_BEGIN && barrier->count == 1)
 		return be_alone(barrier);
-	return memwait_users_round(&barrier->users, look, &op->round, op, NULL, outcome);
+	return memwait_users_round(&barrier->users, barrier_look, &op->round, op, NULL, outcome);
 }
 
-static void wait_undo(struct memwait_op *op, int outcome)
+static void barrier_wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
@@ -677,16 +674,16 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	 * At a shared barrier, if it is too late to withdraw, the thread that found all present
 	 * wakes the others.
 	 */
-	if (is_private(barrier))
-		give_up(barrier, &op->round, ECANCELED);
+	if (barrier_is_private(barrier))
+		barrier_give_up(barrier, &op->round, ECANCELED);
 	else
 		withdraw(barrier, op->round.generation);
 	memwait_users_leave(&barrier->users, op);
 }
 
-static const struct memwait_op_kind wait_kind = {
-	.step = wait_step,
-	.undo = wait_undo,
+static const struct memwait_op_kind barrier_wait_kind = {
+	.step = barrier_wait_step,
+	.undo = barrier_wait_undo,
 	.epipe = "The barrier was aborted or reset",
 };
 

@@ -191,7 +191,7 @@ int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int
 	return memwait_need_device();
 }
 
-static bool is_valid(const struct memwait_channel *channel)
+static bool channel_is_valid(const struct memwait_channel *channel)
 {
 	return channel && channel->layout == LAYOUT &&
 	       !(channel->flags & ~(uint32_t)MEMWAIT_PRIVATE) && !channel->spare;
@@ -200,7 +200,7 @@ static bool is_valid(const struct memwait_channel *channel)
 int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size_t *item_size,
 			   size_t *capacity)
 {
-	if ((uintptr_t)channel % 8 || memory < sizeof(*channel) || !is_valid(channel) ||
+	if ((uintptr_t)channel % 8 || memory < sizeof(*channel) || !channel_is_valid(channel) ||
 	    !item_size || !capacity || !fits(memory, channel->item_size, channel->capacity) ||
 	    channel->slot_size != slot_size(channel->item_size) ||
 	    channel->positions != positions_for(channel->capacity))
@@ -210,7 +210,7 @@ int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size
 	return 0;
 }
 
-static bool is_private(const struct memwait_channel *channel)
+static bool channel_is_private(const struct memwait_channel *channel)
 {
 	return channel->flags & MEMWAIT_PRIVATE;
 }
@@ -223,7 +223,7 @@ static const volatile void *event_word(struct side *side)
 /* The kind of the locks: those of a private channel have no owners. */
 static uint32_t lock_kind(const struct memwait_channel *channel)
 {
-	return is_private(channel) ? MEMWAIT_PRIVATE : MEMWAIT_MUTEX_ROBUST;
+	return channel_is_private(channel) ? MEMWAIT_PRIVATE : MEMWAIT_MUTEX_ROBUST;
 }
 
 /* A transfer locks its own side, and waits for a change of the other side. */
@@ -233,7 +233,7 @@ static struct side *side_of(struct memwait_channel *channel, bool sending)
 }
 
 /* @ret: the result of locking a side. After the death of an owner nothing needs repair. */
-static int locked(struct side *side, int ret)
+static int channel_locked(struct side *side, int ret)
 {
 	if (ret != EOWNERDEAD)
 		return ret;
@@ -247,9 +247,9 @@ static int lock(struct memwait_channel *channel, struct side *side,
 {
 	const uint32_t kind = lock_kind(channel);
 
-	return locked(side, deadline ?
-		      memwait_gate_lock(&side->lock, &side->spins, kind, deadline) :
-		      memwait_gate_try(&side->lock, kind));
+	return channel_locked(side, deadline ?
+			      memwait_gate_lock(&side->lock, &side->spins, kind, deadline) :
+			      memwait_gate_try(&side->lock, kind));
 }
 
 /* The common case of lock(). */
@@ -257,7 +257,7 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 {
 	uint64_t id;
 
-	if (is_private(channel))
+	if (channel_is_private(channel))
 		return memwait_lock_try(&side->lock.word);
 	/* Makes no function call, except in the first call by a thread. */
 	id = memwait_known_id();
@@ -267,7 +267,7 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 /* A waiter for a change of this side, or for its lock, could not be woken. */
 static void owe(struct side *side)
 {
-	/* release: pairs with wake_owed(), which wakes after the lock was released */
+	/* release: pairs with channel_wake_owed(), which wakes after the lock was released */
 	atomic_fetch_or_explicit(&side->event, OWED, memory_order_release);
 }
 
@@ -293,7 +293,7 @@ static bool unlock_free(struct memwait_channel *channel, struct side *side)
 {
 	uint32_t was;
 
-	return is_private(channel) ?
+	return channel_is_private(channel) ?
 	       memwait_lock_release_uncontended(&side->lock.word, &was) :
 	       memwait_owner_release_uncontended(&side->lock.owned, memwait_known_id());
 }
@@ -322,7 +322,7 @@ static int drain(struct memwait_channel *channel, struct side *side, struct side
 		do
 			ret = memwait_gate_look_again(&side->lock, &side->spins, kind, &looks);
 		while (ret == ETIMEDOUT);
-		ret = locked(side, ret);
+		ret = channel_locked(side, ret);
 		if (!ret)
 			unlock(channel, side);
 	}
@@ -334,7 +334,7 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 {
 	int ret;
 
-	if (!is_valid(channel))
+	if (!channel_is_valid(channel))
 		return EINVAL;
 	ret = drain(channel, &channel->receivers, &channel->senders);
 	if (!ret)
@@ -350,7 +350,7 @@ int memwait_channel_destroy(memwait_channel_t *channel)
  * not changed @event, and a waiter may have gone to sleep since: therefore the waiters for the lock
  * are woken a second time.
  */
-static void wake_owed(struct memwait_channel *channel, struct side *side)
+static void channel_wake_owed(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed);
@@ -368,7 +368,7 @@ static void wake_owed(struct memwait_channel *channel, struct side *side)
 
 static bool is_owed(struct memwait_channel *channel)
 {
-	/* relaxed, both: only the compare-and-swap of wake_owed() counts */
+	/* relaxed, both: only the compare-and-swap of channel_wake_owed() counts */
 	return (atomic_load_explicit(&channel->senders.event, memory_order_relaxed) |
 		atomic_load_explicit(&channel->receivers.event, memory_order_relaxed)) & OWED;
 }
@@ -379,8 +379,8 @@ static inline int need_device(struct memwait_channel *channel)
 	int ret = memwait_need_device();
 
 	if (!ret && is_owed(channel)) {
-		wake_owed(channel, &channel->senders);
-		wake_owed(channel, &channel->receivers);
+		channel_wake_owed(channel, &channel->senders);
+		channel_wake_owed(channel, &channel->receivers);
 	}
 	return ret;
 }
@@ -405,7 +405,7 @@ static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 }
 
 /* Checks an event word that was loaded. */
-static inline void check(const struct memwait_channel *channel, uint64_t event)
+static inline void channel_check(const struct memwait_channel *channel, uint64_t event)
 {
 	MEMWAIT_INVARIANT(!(event & ARMED) || event & WAITERS);
 	MEMWAIT_INVARIANT(position_of(event) < channel->positions);
@@ -433,7 +433,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 	int woken;
 
 	do {
-		check(channel, was);
+		channel_check(channel, was);
 		next = moved_on(channel, was);
 		now = (was & ~LOWER_HALF) | next;
 		if (was & ARMED) {
@@ -510,7 +510,7 @@ static int put(struct memwait_channel *channel, const void *item)
 	uint32_t length = length_between(channel, head, position_of(freed));
 	int ret;
 
-	check(channel, freed);
+	channel_check(channel, freed);
 	MEMWAIT_INVARIANT(length <= channel->capacity);
 	if (filled & CLOSED) {
 		finish_closing(channel, freed);
@@ -564,7 +564,7 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 	uint32_t length = length_between(channel, position_of(filled), tail);
 	int ret;
 
-	check(channel, filled);
+	channel_check(channel, filled);
 	MEMWAIT_INVARIANT(length <= channel->capacity);
 	/*
 	 * Without @wait the call continues and is not a user: no other thread may find out that
@@ -648,7 +648,7 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 }
 
 /* The last waiter clears ARMED, because even a needless notify can fail. */
-static void leave(struct side *side)
+static void channel_leave(struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed), next;
@@ -667,12 +667,12 @@ static void leave(struct side *side)
  * Ends a transfer with result @ret. A waiter that was notified, but fails before it has tried to
  * transfer an item, passes the notify on. The channel may be freed afterwards.
  */
-static int finish(struct memwait_transfer *wait, int ret)
+static int channel_finish(struct memwait_transfer *wait, int ret)
 {
 	if (wait->waits) {
 		if (ret && wait->woken)
 			notify_next(wait->channel, wait->other);
-		leave(wait->other);
+		channel_leave(wait->other);
 	}
 	if (wait->is_user)
 		memwait_users_leave(&side_of(wait->channel, wait->sending)->users, wait->op);
@@ -683,7 +683,7 @@ static int finish(struct memwait_transfer *wait, int ret)
  * After a wait with @outcome: tries, arms, and tries again. Returns the result, or EAGAIN: sleep
  * while the lower half of the event word is @expected.
  */
-static int look(struct memwait_transfer *wait, void *item, int outcome, uint32_t *expected)
+static int channel_look(struct memwait_transfer *wait, void *item, int outcome, uint32_t *expected)
 {
 	int ret;
 
@@ -725,7 +725,7 @@ static int attempt_queued(struct memwait_transfer *wait, struct memwait_op *op, 
 		return ret;
 	atomic_fetch_sub_explicit(&busy->operations, 1, memory_order_relaxed);
 	wait->busy = NULL;
-	ret = locked(busy, ret);
+	ret = channel_locked(busy, ret);
 	if (ret || busy == side_of(channel, wait->sending))
 		return ret ? ret : attempt_locked(wait, item);
 	unlock(channel, busy);
@@ -733,7 +733,7 @@ static int attempt_queued(struct memwait_transfer *wait, struct memwait_op *op, 
 	return EAGAIN;
 }
 
-static uint32_t sleep_flags(const struct memwait_channel *channel)
+static uint32_t channel_sleep_flags(const struct memwait_channel *channel)
 {
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(channel->flags);
 }
@@ -757,10 +757,10 @@ static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *
 			wait->woken = true;
 		}
 		if (ret == EAGAIN)
-			ret = look(wait, item, outcome, &expected);
+			ret = channel_look(wait, item, outcome, &expected);
 		if (ret == EAGAIN)
 			outcome = memwait_await(op, event_word(wait->other), expected,
-						sleep_flags(wait->channel), deadline);
+						channel_sleep_flags(wait->channel), deadline);
 		else if (ret == EBUSY)
 			outcome = MEMWAIT_OP_BEGIN;
 		else
@@ -768,7 +768,7 @@ static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
-	return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
+	return ret == MEMWAIT_OP_WAITS ? ret : channel_finish(wait, ret);
 }
 
 /*
@@ -777,7 +777,7 @@ static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *
  */
 static int check_call(const struct memwait_channel *channel, const void *item, size_t size)
 {
-	if (!is_valid(channel) || !item)
+	if (!channel_is_valid(channel) || !item)
 		return EINVAL;
 	return size == channel->item_size ? 0 : EMSGSIZE;
 }
@@ -854,25 +854,25 @@ static void transfer_undo(struct memwait_op *op, int outcome)
 		atomic_fetch_sub_explicit(&wait->busy->operations, 1, memory_order_relaxed);
 		memwait_gate_undo(&op->turn, &wait->busy->lock, lock_kind(wait->channel), outcome);
 	}
-	finish(wait, ECANCELED);
+	channel_finish(wait, ECANCELED);
 }
 
 /* Defines memwait_channel_send() and so on: the functions of one direction. */
 #define DEFINE_TRANSFER(verb, item_t, sending, gives_back)					\
-static int verb##_step(struct memwait_op *op, int outcome)					\
+static int channel_##verb##_step(struct memwait_op *op, int outcome)				\
 {												\
 	return transfer_step(op, sending, outcome);						\
 }												\
 												\
-static const struct memwait_op_kind verb##_kind = {						\
-	.step = verb##_step,									\
+static const struct memwait_op_kind channel_##verb##_kind = {					\
+	.step = channel_##verb##_step,								\
 	.undo = transfer_undo,									\
 	.give_back = gives_back,								\
 	.epipe = "The channel is closed",							\
 };												\
 												\
-static int verb##_until(memwait_channel_t *channel, item_t *item, size_t size,			\
-			const struct memwait_deadline *deadline)				\
+static int channel_##verb##_until(memwait_channel_t *channel, item_t *item, size_t size,	\
+				  const struct memwait_deadline *deadline)			\
 {												\
 	return transfer_until(channel, without_const(item), size, sending, deadline);		\
 }												\
@@ -891,8 +891,8 @@ DEFINE_TRANSFER(send, const void, true, NULL)
 /* Sends the received item again, from the memory into which it was received. */
 static int send_again(struct memwait_op *op)
 {
-	return op->outcome ? 0 : memwait_op_begin((memwait_op_t *)op, &send_kind, op->object,
-						  op->with, &memwait_never);
+	return op->outcome ? 0 : memwait_op_begin((memwait_op_t *)op, &channel_send_kind,
+						  op->object, op->with, &memwait_never);
 }
 
 DEFINE_TRANSFER(recv, void, false, send_again)
@@ -901,7 +901,7 @@ int memwait_channel_close(memwait_channel_t *channel)
 {
 	int ret;
 
-	if (!is_valid(channel))
+	if (!channel_is_valid(channel))
 		return EINVAL;
 	ret = need_device(channel);
 	if (ret)
@@ -921,7 +921,7 @@ size_t memwait_channel_length(const memwait_channel_t *channel)
 	uint64_t filled, freed;
 	uint32_t length;
 
-	if (!is_valid(channel))
+	if (!channel_is_valid(channel))
 		return 0;
 	/* acquire: head is not behind it */
 	freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);

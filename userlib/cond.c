@@ -63,13 +63,13 @@ static struct cond *to_cond(memwait_cond_t *cond)
 	return (struct cond *)cond;
 }
 
-static bool is_valid(const struct cond *cond)
+static bool cond_is_valid(const struct cond *cond)
 {
 	return cond && !memwait_is_unknown(cond->users.flags, cond->spare, KNOWN);
 }
 
 /* Flags for waits and notifies. */
-static uint32_t flags_of(const struct cond *cond)
+static uint32_t cond_flags_of(const struct cond *cond)
 {
 	return cond->users.flags & MEMWAIT_PRIVATE;
 }
@@ -89,14 +89,14 @@ static const volatile void *sequence_word(struct cond *cond, uint32_t flags)
 	return flags & MEMWAIT_PRIVATE ? &cond->sequence : memwait_lower_half(&cond->sequence);
 }
 
-static uint32_t sleep_flags(uint32_t flags)
+static uint32_t cond_sleep_flags(uint32_t flags)
 {
 	return (flags & MEMWAIT_PRIVATE ? MEMWAIT_SIZE_U64 : MEMWAIT_SIZE_U32) |
 	       memwait_sleep_flags(flags);
 }
 
 /*
- * Called by a user, with the result of a notify. Returns 0; or an error, after which wake_owed()
+ * Called by a user, with the result of a notify. Returns 0; or an error, after which cond_wake_owed()
  * wakes all waiters. A waiter that is about to sleep then finds the sequence changed.
  */
 static int woken(struct cond *cond, int ret)
@@ -112,15 +112,15 @@ static int woken(struct cond *cond, int ret)
 /* Called by a user: wakes the oldest sleepers. */
 static int wake(struct cond *cond, uint32_t count)
 {
-	uint32_t flags = flags_of(cond);
+	uint32_t flags = cond_flags_of(cond);
 
 	return woken(cond, memwait_wake(sequence_word(cond, flags), count, flags));
 }
 
 /* After a failed wake-up: wakes all waiters. Returns 0 or an error. */
-static int wake_owed(struct cond *cond)
+static int cond_wake_owed(struct cond *cond)
 {
-	uint32_t flags = flags_of(cond);
+	uint32_t flags = cond_flags_of(cond);
 	int ret;
 
 	/* relaxed: as in woken() */
@@ -141,19 +141,19 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	struct cond *cond = to_cond(public_cond);
 	int err;
 
-	if (!is_valid(cond))
+	if (!cond_is_valid(cond))
 		return EINVAL;
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
-	err = wake_owed(cond);
+	err = cond_wake_owed(cond);
 	return err ? err : memwait_users_drain(&cond->users,
-					       sequence_word(cond, flags_of(cond)));
+					       sequence_word(cond, cond_flags_of(cond)));
 }
 
 /* The caller holds the mutex. @op: NULL for a thread. Returns the sequence. */
-static uint64_t enter(struct cond *cond, const struct memwait_op *op)
+static uint64_t cond_enter(struct cond *cond, const struct memwait_op *op)
 {
 	memwait_users_enter(&cond->users, op);
-	wake_owed(cond);
+	cond_wake_owed(cond);
 	/*
 	 * relaxed: a signaller that must see this user has locked the mutex since then, or has
 	 * found it not recoverable. Any other signaller may change the sequence without seeing this
@@ -165,7 +165,7 @@ static uint64_t enter(struct cond *cond, const struct memwait_op *op)
 /*
  * Called by a waiter that is no longer a user, and therefore must not read the condition variable.
  */
-static void pass_on(struct cond *cond, uint32_t flags)
+static void cond_pass_on(struct cond *cond, uint32_t flags)
 {
 	memwait_wake(sequence_word(cond, flags), 1, flags);
 }
@@ -177,7 +177,7 @@ struct waiting {
 	const volatile void *wake;	/* the mutex's word, to notify before the sleep */
 };
 
-static void cancelled(void *argument)
+static void cond_cancelled(void *argument)
 {
 	struct waiting *waiting = argument;
 
@@ -188,8 +188,8 @@ static void cancelled(void *argument)
 	memwait_mutex_take_again(waiting->mutex, waiting->count);
 }
 
-static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
-		      const struct memwait_deadline *deadline)
+static int cond_wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
+			   const struct memwait_deadline *deadline)
 {
 	struct cond *cond = to_cond(public_cond);
 	struct waiting waiting = { .cond = cond, .mutex = mutex };
@@ -198,7 +198,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	int ret, err;
 
 	MEMWAIT_PROBE2(cond_wait, public_cond, mutex);
-	if (!is_valid(cond) || !mutex)
+	if (!cond_is_valid(cond) || !mutex)
 		return EINVAL;
 	if (deadline->error)
 		return deadline->error;
@@ -210,25 +210,26 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	if (ret)
 		return ret;
 
-	flags = flags_of(cond);		/* the object may be freed once this thread has left */
-	sequence = enter(cond, NULL);
+	flags = cond_flags_of(cond);	/* the object may be freed once this thread has left */
+	sequence = cond_enter(cond, NULL);
 	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
 		ret = memwait_sleep_cancellable(waiting.wake, sequence_word(cond, flags), sequence,
-						sleep_flags(flags), deadline, cancelled, &waiting);
+						cond_sleep_flags(flags), deadline, cond_cancelled,
+						&waiting);
 		if (ret != -EINTR)
 			break;
 		waiting.wake = NULL;
 	}
 	memwait_users_leave(&cond->users, NULL);
-	/* Like cancelled(). */
+	/* Like cond_cancelled(). */
 	if (ret < 0 && waiting.wake)
 		memwait_mutex_undo_again(mutex, NULL, MEMWAIT_OK);
 
 	err = memwait_mutex_take_again(mutex, waiting.count);
 	/* EOWNERDEAD: an owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
 	if (err == ENOTRECOVERABLE && memwait_was_woken(ret))
-		pass_on(cond, flags);
+		cond_pass_on(cond, flags);
 	if (err)
 		return err;
 	if (ret == MEMWAIT_TIMED_OUT)
@@ -254,8 +255,8 @@ static int notify(struct cond *cond, uint32_t count)
 	int ret;
 
 	memwait_users_enter(&cond->users, NULL);
-	wake_owed(cond);
-	if (flags_of(cond)) {
+	cond_wake_owed(cond);
+	if (cond_flags_of(cond)) {
 		/* relaxed: the kernel orders it before the notify */
 		atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
 		ret = wake(cond, count);
@@ -272,12 +273,12 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	struct cond *cond = to_cond(public_cond);
 	int ret;
 
-	if (!is_valid(cond))
+	if (!cond_is_valid(cond))
 		return EINVAL;
 	ret = memwait_need_device_once();
 	if (ret)
 		return ret;
-	/* relaxed: see enter() */
+	/* relaxed: see cond_enter() */
 	if (!count || !atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		return 0;
 	return notify(cond, count);
@@ -310,16 +311,16 @@ static int wait_begin(struct memwait_op *op)
 	uint32_t ms;
 	int ret;
 
-	if (!is_valid(cond))
+	if (!cond_is_valid(cond))
 		return EINVAL;
 	ret = memwait_mutex_is_held(op->with);
 	if (ret <= 0)
 		return ret ? EINVAL : EPERM;
-	op->cond.flags = flags_of(cond);
-	sequence = enter(cond, op);
+	op->cond.flags = cond_flags_of(cond);
+	sequence = cond_enter(cond, op);
 	for (ms = 1;; ms *= 2) {
 		ret = memwait_op_arm(op, sequence_word(cond, op->cond.flags), sequence,
-				     sleep_flags(op->cond.flags));
+				     cond_sleep_flags(op->cond.flags));
 		if (ret != MEMWAIT_TIMED_OUT)
 			break;
 		memwait_deadline_after(&op->deadline, CLOCK_MONOTONIC, ms);
@@ -332,7 +333,7 @@ static int wait_begin(struct memwait_op *op)
 	return ret < 0 ? -ret : 0;
 }
 
-static int wait_step(struct memwait_op *op, int outcome)
+static int cond_wait_step(struct memwait_op *op, int outcome)
 {
 	struct cond *cond = op->object;
 	int ret;
@@ -350,18 +351,18 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
 	if (!memwait_has_locked(ret) && !op->cond.result)
-		pass_on(cond, op->cond.flags);
+		cond_pass_on(cond, op->cond.flags);
 	return ret ? ret : op->cond.result;
 }
 
-static void wait_undo(struct memwait_op *op, int outcome)
+static void cond_wait_undo(struct memwait_op *op, int outcome)
 {
 	struct cond *cond = op->object;
 
 	if (op->phase == FOR_MUTEX) {
 		memwait_mutex_undo_again(op->with, &op->turn, outcome);
 		if (!op->cond.result)
-			pass_on(cond, op->cond.flags);
+			cond_pass_on(cond, op->cond.flags);
 		return;
 	}
 	if (memwait_was_woken(outcome))
@@ -372,19 +373,19 @@ static void wait_undo(struct memwait_op *op, int outcome)
 /*
  * The mutex is locked after ETIMEDOUT as well. Signals first, while the lock still excludes others.
  */
-static int wait_give_back(struct memwait_op *op)
+static int cond_wait_give_back(struct memwait_op *op)
 {
 	if (!memwait_has_locked(op->outcome) && op->outcome != ETIMEDOUT)
 		return 0;
 	if (op->outcome != ETIMEDOUT)
-		pass_on(op->object, op->cond.flags);
+		cond_pass_on(op->object, op->cond.flags);
 	return memwait_mutex_give_back(op->with, op->outcome);
 }
 
-static const struct memwait_op_kind wait_kind = {
-	.step = wait_step,
-	.undo = wait_undo,
-	.give_back = wait_give_back,
+static const struct memwait_op_kind cond_wait_kind = {
+	.step = cond_wait_step,
+	.undo = cond_wait_undo,
+	.give_back = cond_wait_give_back,
 };
 
 MEMWAIT_DEFINE_ASYNC(cond, wait, (memwait_cond_t *object, memwait_mutex_t *mutex), mutex,

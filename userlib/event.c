@@ -49,7 +49,7 @@ static struct event *to_event(memwait_event_t *event)
 	return (struct event *)event;
 }
 
-static uint32_t flags_of(uint32_t word)
+static uint32_t event_flags_of(uint32_t word)
 {
 	return word >> KIND_SHIFT & MEMWAIT_PRIVATE;
 }
@@ -85,7 +85,7 @@ int memwait_event_destroy(memwait_event_t *public_event)
 
 	if (!load_valid(event, &word))
 		return EINVAL;
-	ret = memwait_sleepers(event, flags_of(word));
+	ret = memwait_sleepers(event, event_flags_of(word));
 	return ret > 0 ? EBUSY : -ret;
 }
 
@@ -112,7 +112,8 @@ int memwait_event_set(memwait_event_t *public_event)
 	if (ret)
 		return ret;
 	memwait_tsan_release(event);
-	ret = memwait_change(event, MEMWAIT_CHANGE_OR, SET, MEMWAIT_ALL, flags_of(word), NULL);
+	ret = memwait_change(event, MEMWAIT_CHANGE_OR, SET, MEMWAIT_ALL,
+			     event_flags_of(word), NULL);
 	if (ret >= 0)
 		return 0;
 	/* No waiter was woken: the next set wakes the waiters. release: pairs with load() */
@@ -143,8 +144,8 @@ int memwait_event_clear(memwait_event_t *public_event)
 }
 
 /* Waits as a thread (@op is NULL) or an operation that saw @seen; @outcome: of the last wait. */
-static int wait_after(struct event *event, struct memwait_op *op,
-		      const struct memwait_deadline *deadline, uint32_t seen, int outcome)
+static int event_wait_after(struct event *event, struct memwait_op *op,
+			    const struct memwait_deadline *deadline, uint32_t seen, int outcome)
 {
 	while (outcome != MEMWAIT_PENDING) {
 		/*
@@ -159,13 +160,13 @@ static int wait_after(struct event *event, struct memwait_op *op,
 			return ETIMEDOUT;
 		if (memwait_has_failed(outcome))
 			return -outcome;
-		outcome = memwait_await(op, event, seen, MEMWAIT_SIZE_U32 | flags_of(seen),
+		outcome = memwait_await(op, event, seen, MEMWAIT_SIZE_U32 | event_flags_of(seen),
 					deadline);
 	}
 	return MEMWAIT_OP_WAITS;
 }
 
-static int wait_until(memwait_event_t *public_event, const struct memwait_deadline *deadline)
+static int event_wait_until(memwait_event_t *public_event, const struct memwait_deadline *deadline)
 {
 	struct event *event = to_event(public_event);
 	uint32_t word;
@@ -174,10 +175,10 @@ static int wait_until(memwait_event_t *public_event, const struct memwait_deadli
 	if (!load_valid(event, &word))
 		return EINVAL;
 	ret = memwait_need_device();
-	return ret ? ret : wait_after(event, NULL, deadline, word, MEMWAIT_OP_BEGIN);
+	return ret ? ret : event_wait_after(event, NULL, deadline, word, MEMWAIT_OP_BEGIN);
 }
 
-static int wait_step(struct memwait_op *op, int outcome)
+static int event_wait_step(struct memwait_op *op, int outcome)
 {
 	struct event *event = op->object;
 	uint32_t word;
@@ -187,10 +188,10 @@ static int wait_step(struct memwait_op *op, int outcome)
 			return EINVAL;
 		op->word.expected = word;
 	}
-	return wait_after(event, op, NULL, (uint32_t)op->word.expected, outcome);
+	return event_wait_after(event, op, NULL, (uint32_t)op->word.expected, outcome);
 }
 
 /* All waiters are woken: there is nothing to pass on. */
-static const struct memwait_op_kind wait_kind = { .step = wait_step };
+static const struct memwait_op_kind event_wait_kind = { .step = event_wait_step };
 
 MEMWAIT_DEFINE_OBJECT_WAITS(event, wait, memwait_event_t)

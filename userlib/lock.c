@@ -356,7 +356,7 @@ bool memwait_lock_release_silently(_Atomic uint32_t *word)
 }
 
 /* Wakes one sleeper, or leaves that to the next unlock. The word must still exist. */
-static void wake_or_contend(_Atomic uint32_t *word, uint32_t kind)
+static void lock_wake_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: the next owner gets the bit with the lock, and notifies when it unlocks */
 	if (memwait_wake(word, 1, kind) < 0)
@@ -382,7 +382,7 @@ void memwait_lock_undo(const struct memwait_turn *turn, _Atomic uint32_t *word, 
 	if (!memwait_was_woken(outcome))
 		return;
 	if (!(kind & MEMWAIT_MUTEX_FAIR))
-		wake_or_contend(word, kind);
+		lock_wake_or_contend(word, kind);
 	else if (take_over(word))
 		memwait_lock_release(word, kind);
 }

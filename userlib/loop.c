@@ -701,7 +701,7 @@ static bool visit_return(struct visit *visit)
 	return true;
 }
 
-static void cancelled(void *argument)
+static void visit_cancelled(void *argument)
 {
 	if (visit_return(argument))
 		visit_end(argument);
@@ -938,7 +938,7 @@ static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 		return -EINVAL;
 	if (loop->process != visit.process)
 		return -EPERM;
-	pthread_cleanup_push(cancelled, &visit);
+	pthread_cleanup_push(visit_cancelled, &visit);
 	visit_begin(&visit);
 	ret = is_run ? run(&visit) : dispatch(&visit, most);
 	if (until && !ret)
@@ -1069,7 +1069,7 @@ static void call_at_once(struct memwait_op *op, int result)
 	};
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &visit.state);
-	pthread_cleanup_push(cancelled, &visit);
+	pthread_cleanup_push(visit_cancelled, &visit);
 	visit_add(&visit);
 	if (visit_call(&visit, op, result))
 		visit_end(&visit);

@@ -38,7 +38,7 @@ static struct mutex *to_mutex(memwait_mutex_t *mutex)
 	return (struct mutex *)mutex;
 }
 
-static bool is_robust(const struct mutex *mutex)
+static bool mutex_is_robust(const struct mutex *mutex)
 {
 	return mutex->kind & MEMWAIT_MUTEX_ROBUST;
 }
@@ -57,7 +57,7 @@ static bool is_unknown(const struct mutex *mutex)
 /* Sets *@id to the id by which the caller owns the mutex. Returns 0 or an error. */
 static int identify(const struct mutex *mutex, uint64_t *id)
 {
-	if (mutex->kind & MEMWAIT_PRIVATE && !is_robust(mutex)) {
+	if (mutex->kind & MEMWAIT_PRIVATE && !mutex_is_robust(mutex)) {
 		*id = memwait_thread_id();
 		return 0;
 	}
@@ -67,7 +67,7 @@ static int identify(const struct mutex *mutex, uint64_t *id)
 static uint64_t owner_of(struct mutex *mutex)
 {
 	/* relaxed, both: see the top of this file */
-	if (is_robust(mutex))
+	if (mutex_is_robust(mutex))
 		return atomic_load_explicit(&mutex->gate.owned, memory_order_relaxed) &
 		       MEMWAIT_OWNER_MASK;
 	return atomic_load_explicit(&mutex->owner, memory_order_relaxed);
@@ -84,7 +84,7 @@ static bool is_own(struct mutex *mutex)
 static void set_owner(struct mutex *mutex, uint64_t owner, uint32_t count)
 {
 	/* relaxed: ordered by the lock, except for is_own() */
-	if (!is_robust(mutex))
+	if (!mutex_is_robust(mutex))
 		atomic_store_explicit(&mutex->owner, owner, memory_order_relaxed);
 	mutex->count = count;
 }
@@ -93,7 +93,7 @@ static void set_owner(struct mutex *mutex, uint64_t owner, uint32_t count)
  * @ret: the result of locking; if 0 or EOWNERDEAD, the mutex is locked @count times. A dead owner
  * may have left any count.
  */
-static int locked(struct mutex *mutex, uint32_t count, int ret)
+static int mutex_locked(struct mutex *mutex, uint32_t count, int ret)
 {
 	uint64_t id = 0;
 
@@ -177,7 +177,7 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 	if (ret != EBUSY)
 		return ret;
 	ret = memwait_gate_lock(&mutex->gate, &mutex->spins, mutex->kind, deadline);
-	return locked(mutex, 1, ret);
+	return mutex_locked(mutex, 1, ret);
 }
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
@@ -222,7 +222,7 @@ int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
 		ret = lock_again(mutex);
 	if (ret != EBUSY)
 		return ret == EDEADLK ? EBUSY : ret;
-	return locked(mutex, 1, memwait_gate_try(&mutex->gate, mutex->kind));
+	return mutex_locked(mutex, 1, memwait_gate_try(&mutex->gate, mutex->kind));
 }
 
 static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct timespec *time)
@@ -254,7 +254,7 @@ int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *absti
 	return clocklock(mutex, CLOCK_REALTIME, abstime);
 }
 
-static int unlock_slowly(struct mutex *mutex)
+static int mutex_unlock_slowly(struct mutex *mutex)
 {
 	if (is_unknown(mutex))
 		return EINVAL;
@@ -266,7 +266,7 @@ static int unlock_slowly(struct mutex *mutex)
 	MEMWAIT_INVARIANT(mutex->count);
 	if (mutex->kind & MEMWAIT_MUTEX_RECURSIVE && --mutex->count)
 		return 0;
-	if (is_robust(mutex))
+	if (mutex_is_robust(mutex))
 		return memwait_owner_release(&mutex->gate.owned, mutex->kind);
 	set_owner(mutex, 0, 0);
 	return memwait_lock_release(&mutex->gate.word, mutex->kind);
@@ -286,7 +286,7 @@ static inline bool unlock_robust(struct mutex *mutex)
 __attribute__((__noinline__))
 static int unlock_other(struct mutex *mutex)
 {
-	return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_slowly(mutex);
+	return mutex_is_robust(mutex) && unlock_robust(mutex) ? 0 : mutex_unlock_slowly(mutex);
 }
 
 int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
@@ -309,7 +309,7 @@ int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
-	if (!mutex || !is_robust(mutex) || is_unknown(mutex))
+	if (!mutex || !mutex_is_robust(mutex) || is_unknown(mutex))
 		return EINVAL;
 	return memwait_owner_consistent(&mutex->gate.owned);
 }
@@ -327,17 +327,18 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 		memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
 		return outcome == MEMWAIT_TIMED_OUT && !op->turn.gives_way ? ETIMEDOUT : ret;
 	}
-	return locked(mutex, count, memwait_gate_step(op, &mutex->gate, mutex->kind, outcome));
+	ret = memwait_gate_step(op, &mutex->gate, mutex->kind, outcome);
+	return mutex_locked(mutex, count, ret);
 }
 
-static int lock_step(struct memwait_op *op, int outcome)
+static int mutex_lock_step(struct memwait_op *op, int outcome)
 {
 	int ret = outcome == MEMWAIT_OP_BEGIN ? lock_again(op->object) : EBUSY;
 
 	return ret == EBUSY ? memwait_mutex_step_again(op->object, 1, op, outcome) : ret;
 }
 
-static void lock_undo(struct memwait_op *op, int outcome)
+static void mutex_lock_undo(struct memwait_op *op, int outcome)
 {
 	memwait_mutex_undo_again(op->object, &op->turn, outcome);
 }
@@ -355,16 +356,16 @@ int memwait_mutex_give_back(memwait_mutex_t *public_mutex, int result)
 	return ret == EINVAL ? memwait_mutex_unlock(public_mutex) : ret;
 }
 
-static int lock_give_back(struct memwait_op *op)
+static int mutex_lock_give_back(struct memwait_op *op)
 {
 	return memwait_has_locked(op->outcome) ? memwait_mutex_give_back(op->object, op->outcome) :
 						 0;
 }
 
-static const struct memwait_op_kind lock_kind = {
-	.step = lock_step,
-	.undo = lock_undo,
-	.give_back = lock_give_back,
+static const struct memwait_op_kind mutex_lock_kind = {
+	.step = mutex_lock_step,
+	.undo = mutex_lock_undo,
+	.give_back = mutex_lock_give_back,
 };
 
 MEMWAIT_DEFINE_ASYNC(mutex, lock, (memwait_mutex_t *object), NULL, 0)
@@ -382,15 +383,15 @@ static void execute(const struct memwait_call *call)
 		memwait_mutex_unlock(call->object);
 }
 
-static const struct memwait_op_kind execute_kind = {
-	.step = lock_step,
-	.undo = lock_undo,
+static const struct memwait_op_kind mutex_execute_kind = {
+	.step = mutex_lock_step,
+	.undo = mutex_lock_undo,
 	.end = execute,
 };
 
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 {
-	int ret = memwait_op_begin(op, &execute_kind, mutex, NULL, &memwait_never);
+	int ret = memwait_op_begin(op, &mutex_execute_kind, mutex, NULL, &memwait_never);
 
 	return memwait_has_locked(ret) ? 0 : ret;
 }
@@ -462,7 +463,7 @@ int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 		nap();
 		ret = memwait_gate_try(&mutex->gate, mutex->kind);
 	}
-	return locked(mutex, count, ret);
+	return mutex_locked(mutex, count, ret);
 }
 
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, const struct memwait_turn *turn,

@@ -26,11 +26,11 @@ static inline bool memwait_is_unknown(uint32_t kind, uint32_t spare, uint32_t kn
  */
 #define MEMWAIT_UNWRAP(...)	__VA_ARGS__
 
-/* Blocking forms, which call verb_until(). */
+/* Blocking forms, which call name_verb_until(). */
 #define MEMWAIT_DEFINE_WAIT(name, verb, params, args)						\
 int memwait_##name##_##verb(MEMWAIT_UNWRAP params)						\
 {												\
-	return verb##_until(MEMWAIT_UNWRAP args, &memwait_never);				\
+	return name##_##verb##_until(MEMWAIT_UNWRAP args, &memwait_never);			\
 }												\
 												\
 int memwait_##name##_clock##verb(MEMWAIT_UNWRAP params, clockid_t clock,			\
@@ -39,16 +39,20 @@ int memwait_##name##_clock##verb(MEMWAIT_UNWRAP params, clockid_t clock,			\
 	struct memwait_deadline deadline;							\
 	int err = memwait_deadline_set(&deadline, clock, time);					\
 												\
-	return err ? err : verb##_until(MEMWAIT_UNWRAP args, &deadline);			\
+	return err ? err : name##_##verb##_until(MEMWAIT_UNWRAP args, &deadline);		\
 }
 
-/* Asynchronous forms, which use verb_kind. @with: .with of the operation. @check: 0 or an error. */
+/*
+ * Asynchronous forms, which use name_verb_kind. @with: .with of the operation. @check: 0 or an
+ * error.
+ */
 #define MEMWAIT_DEFINE_ASYNC(name, verb, params, with, check)					\
 int memwait_##name##_##verb##_async(MEMWAIT_UNWRAP params, memwait_op_t *op)			\
 {												\
 	int err = check;									\
 												\
-	return err ? err : memwait_op_begin(op, &verb##_kind, object, with, &memwait_never);	\
+	return err ? err : memwait_op_begin(op, &name##_##verb##_kind, object, with,		\
+				      &memwait_never);						\
 }												\
 												\
 int memwait_##name##_clock##verb##_async(MEMWAIT_UNWRAP params, clockid_t clock,		\
@@ -56,8 +60,8 @@ int memwait_##name##_clock##verb##_async(MEMWAIT_UNWRAP params, clockid_t clock,
 {												\
 	int err = check;									\
 												\
-	return err ? err : memwait_op_begin_until(op, &verb##_kind, object, with, clock,	\
-						  time);					\
+	return err ? err : memwait_op_begin_until(op, &name##_##verb##_kind, object, with,	\
+						  clock, time);					\
 }
 
 #define MEMWAIT_DEFINE_WAITS(name, verb, params, args, with, check)				\

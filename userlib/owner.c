@@ -64,14 +64,14 @@
 static const struct memwait_deadline passed = { .ns = 0 };
 
 /* @word: loaded, or to be stored. */
-static inline void check(uint64_t word)
+static inline void owner_check(uint64_t word)
 {
 	MEMWAIT_INVARIANT(word & MEMWAIT_OWNER_MASK || !word || word == MEMWAIT_OWNER_CONTENDED ||
 			  word == MEMWAIT_NOT_RECOVERABLE);
 }
 
-/* Like wake_or_contend() in lock.c. */
-static void wake_or_contend(_Atomic uint64_t *word, uint32_t kind)
+/* Like lock_wake_or_contend(). */
+static void owner_wake_or_contend(_Atomic uint64_t *word, uint32_t kind)
 {
 	/* relaxed, both: the next owner gets the bit with the lock, and wakes another waiter */
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
@@ -81,7 +81,7 @@ static void wake_or_contend(_Atomic uint64_t *word, uint32_t kind)
 	while (now != MEMWAIT_NOT_RECOVERABLE &&
 	       !atomic_compare_exchange_weak_explicit(word, &now, now | MEMWAIT_OWNER_CONTENDED,
 						      memory_order_relaxed, memory_order_relaxed))
-		check(now);
+		owner_check(now);
 }
 
 /* The word is MEMWAIT_NOT_RECOVERABLE. */
@@ -95,7 +95,7 @@ static int not_recoverable(const _Atomic uint64_t *word)
 	return ENOTRECOVERABLE;
 }
 
-static uint32_t sleep_flags(uint32_t kind)
+static uint32_t owner_sleep_flags(uint32_t kind)
 {
 	return MEMWAIT_SIZE_U64 | MEMWAIT_OWNED | (kind & MEMWAIT_PRIVATE);
 }
@@ -104,7 +104,7 @@ static uint32_t sleep_flags(uint32_t kind)
  * Takes the lock with CONTENDED set, and returns 0; or sets CONTENDED in addition to the owner's
  * id, and returns EBUSY: the caller sleeps while the word is @seen. Or returns ENOTRECOVERABLE.
  */
-static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
+static int owner_lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 {
 	/* relaxed: the compare-and-swap decides */
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
@@ -117,7 +117,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 		*seen = next;
 		if (now == MEMWAIT_NOT_RECOVERABLE)
 			return not_recoverable(word);
-		check(next);
+		owner_check(next);
 		if (now == next)
 			return EBUSY;
 		/* acquire: pairs with the release of memwait_owner_release() */
@@ -149,7 +149,7 @@ int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t 
 
 	if (ret)
 		return ret;
-	ret = memwait_sleep(word, seen, sleep_flags(kind), &passed);
+	ret = memwait_sleep(word, seen, owner_sleep_flags(kind), &passed);
 	switch (ret) {
 	case MEMWAIT_OWNER_DIED:
 		return 1;
@@ -164,7 +164,7 @@ int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t 
 }
 
 /* Like lock_by_spinning() in lock.c. */
-static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32_t *spins)
+static bool owner_lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32_t *spins)
 {
 	struct memwait_spin spin;
 	bool locked = false;
@@ -192,8 +192,8 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
  * woken the loop, and will report the death of the loop. The owner, however, is the calling thread,
  * which may die before the loop. Therefore the next waiter is woken, and names the thread.
  */
-static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind,
-		      const struct memwait_deadline *deadline, int outcome)
+static int owner_lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind,
+			    const struct memwait_deadline *deadline, int outcome)
 {
 	bool woken = false;
 	uint64_t id, seen = 0;
@@ -210,12 +210,12 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 		if (!ret)
 			ret = outcome == MEMWAIT_TIMED_OUT ?
 			      memwait_owner_try_or_inherit(word, kind) :
-			      lock_or_contend(word, id, &seen);
+			      owner_lock_or_contend(word, id, &seen);
 		if (ret == EBUSY && outcome == MEMWAIT_TIMED_OUT)
 			ret = ETIMEDOUT;
 		if (ret != EBUSY)
 			break;
-		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
+		outcome = memwait_await(op, word, seen, owner_sleep_flags(kind), deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		/*
@@ -231,7 +231,7 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 	if (ret == ENOTRECOVERABLE)
 		memwait_wake(word, MEMWAIT_ALL, kind);
 	else if (woken && (op || !memwait_has_locked(ret)))
-		wake_or_contend(word, kind);
+		owner_wake_or_contend(word, kind);
 	return ret;
 }
 
@@ -249,9 +249,9 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 	ret = memwait_owner(&id);
 	if (ret < 0)
 		return -ret;
-	if (memwait_owner_try(word, id) || lock_by_spinning(word, id, spins))
+	if (memwait_owner_try(word, id) || owner_lock_by_spinning(word, id, spins))
 		return 0;
-	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
+	return owner_lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
 /* Like memwait_owner_lock(), but never waits. EBUSY: a living thread holds the lock. */
@@ -270,7 +270,7 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 		seen = atomic_load_explicit(word, memory_order_relaxed);
 		if (seen == MEMWAIT_NOT_RECOVERABLE)
 			return not_recoverable(word);
-		if (seen == MEMWAIT_OWNER_CONTENDED && !lock_or_contend(word, id, &seen))
+		if (seen == MEMWAIT_OWNER_CONTENDED && !owner_lock_or_contend(word, id, &seen))
 			return 0;
 		ret = seen ? memwait_owner_is_dead(word, seen, kind) : MEMWAIT_CHANGED;
 		if (ret == 1 && inherit(word, id, seen) == EOWNERDEAD)
@@ -392,12 +392,12 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_owner(&id) >= 0 && memwait_owner_try(word, id))
 		return 0;
-	return lock_after(op, word, kind, NULL, outcome);
+	return owner_lock_after(op, word, kind, NULL, outcome);
 }
 
 /* Passes an unused wake-up to the next waiter. */
 void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome)
 {
 	if (memwait_was_woken(outcome))
-		wake_or_contend(word, kind);
+		owner_wake_or_contend(word, kind);
 }

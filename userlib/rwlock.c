@@ -101,12 +101,12 @@ static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 	return (struct rwlock *)rwlock;
 }
 
-static bool is_valid(const struct rwlock *lock)
+static bool rwlock_is_valid(const struct rwlock *lock)
 {
 	return lock && !memwait_is_unknown(lock->kind, lock->spare, KNOWN);
 }
 
-static bool is_robust(const struct rwlock *lock)
+static bool rwlock_is_robust(const struct rwlock *lock)
 {
 	return lock->kind & MEMWAIT_RWLOCK_ROBUST;
 }
@@ -117,10 +117,10 @@ static bool prefers_readers(const struct rwlock *lock)
 }
 
 /* Checks a state that was loaded. */
-static inline void check(const struct rwlock *lock, uint32_t state)
+static inline void rwlock_check(const struct rwlock *lock, uint32_t state)
 {
 	MEMWAIT_INVARIANT(!(state & CLOSED && state & READERS) || !prefers_readers(lock) ||
-			  is_robust(lock));
+			  rwlock_is_robust(lock));
 	MEMWAIT_INVARIANT(!(state & WAITING) || state & READERS);
 }
 
@@ -128,7 +128,7 @@ static inline void check(const struct rwlock *lock, uint32_t state)
 static inline bool gate_has(struct rwlock *lock, uint32_t bits, uint64_t owned)
 {
 	/* relaxed, both: the caller has locked it */
-	return is_robust(lock) ?
+	return rwlock_is_robust(lock) ?
 	       atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) & owned :
 	       atomic_load_explicit(&lock->gate.word, memory_order_relaxed) & bits;
 }
@@ -196,7 +196,7 @@ static int clear_owed(struct rwlock *lock)
  * Repeats wake-ups that have failed. Returns the number of waiters woken, or a negative error
  * number.
  */
-static int wake_owed(struct rwlock *lock)
+static int rwlock_wake_owed(struct rwlock *lock)
 {
 	int woken, ret;
 	bool contended;
@@ -227,9 +227,9 @@ static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadlin
 {
 	int ret;
 
-	if (!is_robust(lock) && memwait_lock_try(&lock->gate.word))
+	if (!rwlock_is_robust(lock) && memwait_lock_try(&lock->gate.word))
 		return 0;
-	wake_owed(lock);
+	rwlock_wake_owed(lock);
 	ret = memwait_gate_lock(&lock->gate, &lock->spins, lock->kind, deadline);
 	return look_behind_gate(lock, ret);
 }
@@ -239,7 +239,7 @@ static inline int try_gate(struct rwlock *lock)
 	int ret = look_behind_gate(lock, memwait_gate_try(&lock->gate, lock->kind));
 
 	if (ret == EBUSY)
-		wake_owed(lock);
+		rwlock_wake_owed(lock);
 	return ret;
 }
 
@@ -250,7 +250,7 @@ static int add_reader(struct rwlock *lock)
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 
 	do {
-		check(lock, state);
+		rwlock_check(lock, state);
 		if (state & CLOSED)
 			return EBUSY;
 		if ((state & READERS) == READERS)
@@ -283,13 +283,13 @@ static inline uint32_t close_state(struct rwlock *lock, bool if_empty)
 
 	check_gate(lock);
 	do {
-		check(lock, state);
+		rwlock_check(lock, state);
 		if (if_empty && state & READERS)
 			return state;
 		next = state | CLOSED;
 		if (state & READERS)
 			next |= WAITING;
-		check(lock, next);
+		rwlock_check(lock, next);
 		/* acquire: pairs with the release of readers, and of the previous writer */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
 							memory_order_acquire,
@@ -348,13 +348,13 @@ static int open_state(struct rwlock *lock)
 	/* release: readers that enter see the writer's changes */
 	was = atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
 	MEMWAIT_INVARIANT(was & CLOSED);
-	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate.word, &was))
+	if (!rwlock_is_robust(lock) && memwait_lock_release_uncontended(&lock->gate.word, &was))
 		return 0;
 	return release_gate_at_last(lock);
 }
 
 /* For a writer that stops waiting for readers. */
-static void give_up(struct rwlock *lock)
+static void rwlock_give_up(struct rwlock *lock)
 {
 	if (is_inconsistent(lock))
 		memwait_owner_abandon(&lock->gate.owned, lock->kind);
@@ -385,7 +385,7 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 
 	while ((state = close_state(lock, false)) != 0) {
 		if (outcome == MEMWAIT_TIMED_OUT || memwait_has_failed(outcome)) {
-			give_up(lock);
+			rwlock_give_up(lock);
 			return outcome < 0 ? -outcome : ETIMEDOUT;
 		}
 		outcome = await_change(lock, op, state, deadline);
@@ -407,7 +407,7 @@ static int look_for_users(struct rwlock *lock)
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
 	int ret;
 
-	if (state & READERS || (state & CLOSED && !is_robust(lock)))
+	if (state & READERS || (state & CLOSED && !rwlock_is_robust(lock)))
 		return EBUSY;
 	ret = memwait_gate_look(&lock->gate, lock->kind);
 	if (ret <= 0)
@@ -433,11 +433,11 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 	struct rwlock *lock = to_rwlock(rwlock);
 	int ret, looks = 0;
 
-	if (!is_valid(lock))
+	if (!rwlock_is_valid(lock))
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_destroy, rwlock);
 	for (;;) {
-		ret = wake_owed(lock);
+		ret = rwlock_wake_owed(lock);
 		if (ret)
 			return ret < 0 ? -ret : EBUSY;
 		ret = look_for_users(lock);
@@ -484,9 +484,9 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op,
 
 	if (!op)
 		return lock_gate(lock, deadline);
-	wake_owed(lock);
+	rwlock_wake_owed(lock);
 	ret = memwait_gate_step(op, &lock->gate, lock->kind, outcome);
-	if (is_robust(lock) && memwait_has_locked(ret))
+	if (rwlock_is_robust(lock) && memwait_has_locked(ret))
 		(void)memwait_owner(&op->rwlock.owner);
 	ret = look_behind_gate(lock, ret);
 	op->rwlock.gate = ret;
@@ -497,8 +497,8 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op,
  * Locks for reading, or for @writing. The caller has locked the gate, or tried to, with the result
  * @ret; the other parameters are those of gate_step(). Returns the result, or MEMWAIT_OP_WAITS.
  */
-static int enter(struct rwlock *lock, struct memwait_op *op,
-		 const struct memwait_deadline *deadline, bool writing, int ret, int outcome)
+static int rwlock_enter(struct rwlock *lock, struct memwait_op *op,
+			const struct memwait_deadline *deadline, bool writing, int ret, int outcome)
 {
 	while (!ret && writing && prefers_readers(lock)) {
 		/*
@@ -532,7 +532,7 @@ static const void *of_readers(const struct rwlock *lock)
 }
 
 /* @ret: the result of locking. With EOWNERDEAD even a reader holds the write lock. */
-static int locked(struct rwlock *lock, bool writing, int ret)
+static int rwlock_locked(struct rwlock *lock, bool writing, int ret)
 {
 	if (!memwait_has_locked(ret))
 		return ret;
@@ -551,14 +551,14 @@ static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadl
 	if (!ret)
 		ret = add_reader(lock);
 	if (ret == EBUSY)
-		ret = enter(lock, NULL, deadline, false, lock_gate(lock, deadline),
-			    MEMWAIT_OP_BEGIN);
-	return locked(lock, false, ret);
+		ret = rwlock_enter(lock, NULL, deadline, false, lock_gate(lock, deadline),
+				   MEMWAIT_OP_BEGIN);
+	return rwlock_locked(lock, false, ret);
 }
 
 static inline int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	if (!is_valid(lock))
+	if (!rwlock_is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() && !add_reader(lock) ? 0 : read_slowly(lock, deadline);
 }
@@ -568,11 +568,12 @@ static int try_to_write(struct rwlock *lock, int ret)
 {
 	if (!close_state(lock, false))
 		return ret;
-	give_up(lock);
+	rwlock_give_up(lock);
 	return EBUSY;
 }
 
-static inline int rdlock_until(memwait_rwlock_t *rwlock, const struct memwait_deadline *deadline)
+static inline int rwlock_rdlock_until(memwait_rwlock_t *rwlock,
+				      const struct memwait_deadline *deadline)
 {
 	int err;
 
@@ -589,8 +590,8 @@ static inline int tryread(struct rwlock *lock)
 
 	if (ret != EBUSY)
 		return ret;
-	if (!is_robust(lock)) {
-		wake_owed(lock);
+	if (!rwlock_is_robust(lock)) {
+		rwlock_wake_owed(lock);
 		return EBUSY;
 	}
 	ret = try_gate(lock);
@@ -604,10 +605,10 @@ int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 	struct rwlock *lock = to_rwlock(rwlock);
 	int ret;
 
-	if (!is_valid(lock))
+	if (!rwlock_is_valid(lock))
 		return EINVAL;
 	ret = memwait_need_device();
-	return ret ? ret : locked(lock, false, tryread(lock));
+	return ret ? ret : rwlock_locked(lock, false, tryread(lock));
 }
 
 static inline int write_after(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -616,7 +617,7 @@ static inline int write_after(struct rwlock *lock, const struct memwait_deadline
 
 	if (!ret && !close_state(lock, true))
 		return 0;
-	return enter(lock, NULL, deadline, true, ret, MEMWAIT_OP_BEGIN);
+	return rwlock_enter(lock, NULL, deadline, true, ret, MEMWAIT_OP_BEGIN);
 }
 
 /* Not inlined, so that write_until() saves no registers for it. */
@@ -625,17 +626,18 @@ static int write_first(struct rwlock *lock, const struct memwait_deadline *deadl
 {
 	int err = memwait_device_first();
 
-	return err ? err : locked(lock, true, write_after(lock, deadline));
+	return err ? err : rwlock_locked(lock, true, write_after(lock, deadline));
 }
 
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	if (!is_valid(lock))
+	if (!rwlock_is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() ? write_after(lock, deadline) : write_first(lock, deadline);
 }
 
-static inline int wrlock_until(memwait_rwlock_t *rwlock, const struct memwait_deadline *deadline)
+static inline int rwlock_wrlock_until(memwait_rwlock_t *rwlock,
+				      const struct memwait_deadline *deadline)
 {
 	int err;
 
@@ -663,10 +665,10 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 	struct rwlock *lock = to_rwlock(rwlock);
 	int ret;
 
-	if (!is_valid(lock))
+	if (!rwlock_is_valid(lock))
 		return EINVAL;
 	ret = memwait_need_device();
-	return ret ? ret : locked(lock, true, trywrite(lock));
+	return ret ? ret : rwlock_locked(lock, true, trywrite(lock));
 }
 
 /* Whether the calling thread holds the gate of a robust lock. */
@@ -682,7 +684,7 @@ static bool gate_is_own(struct rwlock *lock)
 
 static int unlock_writer(struct rwlock *lock, uint32_t state)
 {
-	if (is_robust(lock) && !gate_is_own(lock))
+	if (rwlock_is_robust(lock) && !gate_is_own(lock))
 		return EPERM;
 	if (state & OWED)
 		clear_owed(lock);
@@ -693,7 +695,7 @@ static int unlock_writer(struct rwlock *lock, uint32_t state)
 
 /* Not inlined, so that a reader that is not the last reader needs no stack frame. */
 __attribute__((__noinline__))
-static int unlock_slowly(struct rwlock *lock)
+static int rwlock_unlock_slowly(struct rwlock *lock)
 {
 	uint32_t state, next, kind;
 	int ret;
@@ -708,10 +710,10 @@ static int unlock_slowly(struct rwlock *lock)
 		 * OWED may stay set: a writer that holds the gate may be waiting for this reader.
 		 */
 		if (state & OWED) {
-			wake_owed(lock);
+			rwlock_wake_owed(lock);
 			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 		}
-		check(lock, state);
+		rwlock_check(lock, state);
 		if (!(state & READERS))
 			return EPERM;
 		next = state - READER;
@@ -738,7 +740,7 @@ static int unlock_under_tsan(struct rwlock *lock)
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 
 	memwait_tsan_release(state & READERS ? of_readers(lock) : lock);
-	return unlock_slowly(lock);
+	return rwlock_unlock_slowly(lock);
 }
 
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
@@ -746,7 +748,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	struct rwlock *lock = to_rwlock(rwlock);
 	uint32_t state;
 
-	if (!is_valid(lock))
+	if (!rwlock_is_valid(lock))
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_unlock, rwlock);
 	if (memwait_tsan_runs())
@@ -758,14 +760,14 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - READER,
 						    memory_order_release, memory_order_relaxed))
 		return 0;
-	return unlock_slowly(lock);
+	return rwlock_unlock_slowly(lock);
 }
 
 int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
 
-	if (!is_valid(lock) || !is_robust(lock))
+	if (!rwlock_is_valid(lock) || !rwlock_is_robust(lock))
 		return EINVAL;
 	return memwait_owner_consistent(&lock->gate.owned);
 }
@@ -779,7 +781,7 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 {
 	uint64_t id, now;
 
-	if (!is_robust(lock))
+	if (!rwlock_is_robust(lock))
 		return true;
 	/* relaxed, both: the loop's lock orders this after the work of the first thread */
 	now = atomic_load_explicit(&lock->gate.owned, memory_order_relaxed);
@@ -811,7 +813,7 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 	struct rwlock *lock = op->object;
 	int ret;
 
-	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(lock))
+	if (outcome == MEMWAIT_OP_BEGIN && !rwlock_is_valid(lock))
 		return EINVAL;
 	if (op->phase == FOR_READERS && take_over_gate(lock, op))
 		return wait_for_readers(lock, op, NULL, op->rwlock.gate, outcome);
@@ -824,17 +826,17 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 			return ret;
 	}
 	ret = gate_step(lock, op, NULL, outcome);
-	return enter(lock, op, NULL, writing, ret, outcome);
+	return rwlock_enter(lock, op, NULL, writing, ret, outcome);
 }
 
 static int read_step(struct memwait_op *op, int outcome)
 {
-	return locked(op->object, false, step(op, false, outcome));
+	return rwlock_locked(op->object, false, step(op, false, outcome));
 }
 
 static int write_step(struct memwait_op *op, int outcome)
 {
-	return locked(op->object, true, step(op, true, outcome));
+	return rwlock_locked(op->object, true, step(op, true, outcome));
 }
 
 static void undo(struct memwait_op *op, int outcome)
@@ -848,7 +850,7 @@ static void undo(struct memwait_op *op, int outcome)
 		return;
 	if (op->phase == FOR_READERS) {
 		if (take_over_gate(lock, op))
-			give_up(lock);
+			rwlock_give_up(lock);
 	} else {
 		memwait_gate_undo(&op->turn, &lock->gate, lock->kind, outcome);
 	}
@@ -872,12 +874,12 @@ static int give_back(struct memwait_op *op)
 	return ret == EINVAL ? memwait_rwlock_unlock(op->object) : ret;
 }
 
-static const struct memwait_op_kind rdlock_kind = {
+static const struct memwait_op_kind rwlock_rdlock_kind = {
 	.step = read_step,
 	.undo = undo,
 	.give_back = give_back,
 };
-static const struct memwait_op_kind wrlock_kind = {
+static const struct memwait_op_kind rwlock_wrlock_kind = {
 	.step = write_step,
 	.undo = undo,
 	.give_back = give_back,

@@ -99,7 +99,7 @@ static uint32_t value_of(const struct sem *sem, uint64_t state)
 	return (uint32_t)state & value_bits(sem);
 }
 
-static bool is_valid(const struct sem *sem)
+static bool sem_is_valid(const struct sem *sem)
 {
 	return sem && !(sem->flags & ~(uint64_t)KNOWN);
 }
@@ -110,7 +110,7 @@ static const volatile void *value_word(struct sem *sem)
 	return (const volatile char *)memwait_lower_half(&sem->state) + (is_fair(sem) ? 2 : 0);
 }
 
-static uint32_t flags_of(const struct sem *sem)
+static uint32_t sem_flags_of(const struct sem *sem)
 {
 	return sem->flags & MEMWAIT_PRIVATE;
 }
@@ -119,11 +119,11 @@ static uint32_t flags_of(const struct sem *sem)
  * Waiters of a fair semaphore are not notified of deaths: a woken waiter that dies has consumed its
  * post.
  */
-static uint32_t sleep_flags(const struct sem *sem)
+static uint32_t sem_sleep_flags(const struct sem *sem)
 {
 	if (is_fair(sem))
-		return MEMWAIT_SIZE_U16 | flags_of(sem);
-	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(sem));
+		return MEMWAIT_SIZE_U16 | sem_flags_of(sem);
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(sem_flags_of(sem));
 }
 
 /*
@@ -150,7 +150,7 @@ static inline bool take(struct sem *sem, uint32_t bits, uint64_t less, uint64_t 
 static bool take_and_leave(struct sem *sem, bool woken)
 {
 	const volatile void *word = value_word(sem);
-	const uint32_t flags = flags_of(sem), bits = value_bits(sem);
+	const uint32_t flags = sem_flags_of(sem), bits = value_bits(sem);
 	uint64_t left;
 
 	if (!take(sem, bits, WAITER + one(sem), &left))
@@ -161,13 +161,13 @@ static bool take_and_leave(struct sem *sem, bool woken)
 	return true;
 }
 
-static void enter(struct sem *sem)
+static void sem_enter(struct sem *sem)
 {
 	/* relaxed: a later post sees it, because it changes the same word */
 	atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
 }
 
-static void leave(struct sem *sem)
+static void sem_leave(struct sem *sem)
 {
 	/* relaxed: nothing was taken */
 	uint64_t was = atomic_fetch_sub_explicit(&sem->state, WAITER, memory_order_relaxed);
@@ -191,7 +191,7 @@ static int post_fair(struct sem *sem)
 {
 	/* relaxed: the compare-and-swap decides */
 	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed), next;
-	const uint32_t sleep = sleep_flags(sem), kept = one(sem) - HANDED;
+	const uint32_t sleep = sem_sleep_flags(sem), kept = one(sem) - HANDED;
 	const volatile void *word = value_word(sem);
 	bool hands;
 	int ret;
@@ -223,7 +223,7 @@ static int post_fair(struct sem *sem)
  * there is nothing to pass on. For a fair semaphore the wake-up is a post, which is added to the
  * value if no waiter can be woken.
  */
-static void pass_on(struct sem *sem)
+static void sem_pass_on(struct sem *sem)
 {
 	uint64_t left;
 
@@ -232,7 +232,7 @@ static void pass_on(struct sem *sem)
 		if (take(sem, ALL_HANDED, HANDED, &left) && post_fair(sem))
 			atomic_fetch_add_explicit(&sem->state, one(sem), memory_order_relaxed);
 	} else if (value_of(sem, atomic_load_explicit(&sem->state, memory_order_relaxed))) {
-		memwait_wake(value_word(sem), 1, flags_of(sem));
+		memwait_wake(value_word(sem), 1, sem_flags_of(sem));
 	}
 }
 
@@ -253,27 +253,27 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 	uint64_t state;
 	int ret;
 
-	if (!is_valid(sem))
+	if (!sem_is_valid(sem))
 		return EINVAL;
 	/* acquire: the caller may free the protected data */
 	state = atomic_load_explicit(&sem->state, memory_order_acquire);
 	if (state < WAITER)
 		return 0;
-	if (flags_of(sem))
+	if (sem_flags_of(sem))
 		return EBUSY;
 	ret = memwait_sleepers(value_word(sem), 0);
 	return ret < 0 ? -ret : ret ? EBUSY : 0;
 }
 
-/* The order matters, because the semaphore may be freed after leave(). */
+/* The order matters, because the semaphore may be freed after sem_leave(). */
 static void pass_on_and_leave(struct sem *sem, bool woken)
 {
 	if (woken)
-		pass_on(sem);
-	leave(sem);
+		sem_pass_on(sem);
+	sem_leave(sem);
 }
 
-static void cancelled(void *argument)
+static void sem_cancelled(void *argument)
 {
 	pass_on_and_leave(argument, true);
 }
@@ -299,9 +299,9 @@ static int await_value(struct sem *sem, struct memwait_op *op,
 	int ret;
 
 	if (!op && !is_fair(sem))
-		return memwait_sleep_cancellable(NULL, value_word(sem), 0, sleep_flags(sem),
-						 deadline, cancelled, sem);
-	ret = memwait_await(op, value_word(sem), 0, sleep_flags(sem), deadline);
+		return memwait_sleep_cancellable(NULL, value_word(sem), 0, sem_sleep_flags(sem),
+						 deadline, sem_cancelled, sem);
+	ret = memwait_await(op, value_word(sem), 0, sem_sleep_flags(sem), deadline);
 	return ret == -EINTR ? MEMWAIT_NOT_EQUAL : ret;
 }
 
@@ -311,13 +311,13 @@ static int await_value(struct sem *sem, struct memwait_op *op,
  * the same reason as sleep_until().
  */
 __attribute__((__noinline__))
-static int wait_after(struct sem *sem, struct memwait_op *op,
-		      const struct memwait_deadline *deadline, int outcome)
+static int sem_wait_after(struct sem *sem, struct memwait_op *op,
+			  const struct memwait_deadline *deadline, int outcome)
 {
 	bool woken;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
-		enter(sem);
+		sem_enter(sem);
 		outcome = MEMWAIT_NOT_EQUAL;
 	}
 	while (outcome != MEMWAIT_PENDING) {
@@ -327,7 +327,7 @@ static int wait_after(struct sem *sem, struct memwait_op *op,
 		if (outcome >= 0 && take_and_leave(sem, woken))
 			return 0;
 		if (outcome == MEMWAIT_TIMED_OUT || outcome < 0) {
-			leave(sem);
+			sem_leave(sem);
 			return outcome < 0 ? -outcome : ETIMEDOUT;
 		}
 		outcome = await_value(sem, op, deadline);
@@ -341,15 +341,15 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
 	int ret;
 
-	if (!is_valid(sem))
+	if (!sem_is_valid(sem))
 		return EINVAL;
 	ret = memwait_need_device();
 	if (!ret)
 		ret = take_now(sem);
-	return ret == EAGAIN ? wait_after(sem, NULL, deadline, MEMWAIT_OP_BEGIN) : ret;
+	return ret == EAGAIN ? sem_wait_after(sem, NULL, deadline, MEMWAIT_OP_BEGIN) : ret;
 }
 
-static inline int wait_until(memwait_sem_t *public_sem, const struct memwait_deadline *deadline)
+static inline int sem_wait_until(memwait_sem_t *public_sem, const struct memwait_deadline *deadline)
 {
 	struct sem *sem = to_sem(public_sem);
 	uint64_t left;
@@ -368,7 +368,7 @@ static inline int wait_until(memwait_sem_t *public_sem, const struct memwait_dea
 
 int memwait_sem_trywait(memwait_sem_t *sem)
 {
-	int err = is_valid(to_sem(sem)) ? memwait_need_device() : EINVAL;
+	int err = sem_is_valid(to_sem(sem)) ? memwait_need_device() : EINVAL;
 
 	return err ? err : take_now(to_sem(sem));
 }
@@ -378,11 +378,11 @@ __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem)
 {
 	const volatile void *word = value_word(sem);
-	uint32_t flags = flags_of(sem);
+	uint32_t flags = sem_flags_of(sem);
 	uint64_t state;
 	int ret;
 
-	if (!is_valid(sem))
+	if (!sem_is_valid(sem))
 		return EINVAL;
 	ret = memwait_need_device_once();
 	if (ret)
@@ -432,7 +432,7 @@ int memwait_sem_getvalue(const memwait_sem_t *public_sem, int *value)
 {
 	const struct sem *sem = (const struct sem *)public_sem;
 
-	if (!is_valid(sem) || !value)
+	if (!sem_is_valid(sem) || !value)
 		return EINVAL;
 	/* relaxed: immediately out of date */
 	*value = (int)(value_of(sem, atomic_load_explicit(&sem->state, memory_order_relaxed)) /
@@ -440,29 +440,29 @@ int memwait_sem_getvalue(const memwait_sem_t *public_sem, int *value)
 	return 0;
 }
 
-static int wait_step(struct memwait_op *op, int outcome)
+static int sem_wait_step(struct memwait_op *op, int outcome)
 {
-	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(op->object))
+	if (outcome == MEMWAIT_OP_BEGIN && !sem_is_valid(op->object))
 		return EINVAL;
 	if (outcome == MEMWAIT_OP_BEGIN && !take_now(op->object))
 		return 0;
-	return wait_after(op->object, op, NULL, outcome);
+	return sem_wait_after(op->object, op, NULL, outcome);
 }
 
-static void wait_undo(struct memwait_op *op, int outcome)
+static void sem_wait_undo(struct memwait_op *op, int outcome)
 {
 	pass_on_and_leave(op->object, memwait_was_woken(outcome));
 }
 
-static int wait_give_back(struct memwait_op *op)
+static int sem_wait_give_back(struct memwait_op *op)
 {
 	return op->outcome ? 0 : memwait_sem_post(op->object);
 }
 
-static const struct memwait_op_kind wait_kind = {
-	.step = wait_step,
-	.undo = wait_undo,
-	.give_back = wait_give_back,
+static const struct memwait_op_kind sem_wait_kind = {
+	.step = sem_wait_step,
+	.undo = sem_wait_undo,
+	.give_back = sem_wait_give_back,
 };
 
 MEMWAIT_DEFINE_OBJECT_WAITS(sem, wait, memwait_sem_t)

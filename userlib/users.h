@@ -18,6 +18,12 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word);
 int memwait_gate_look_again(union memwait_gate *gate, _Atomic uint32_t *spins, uint32_t kind,
 			    int *looks);
 
+/* The generation in the state of a barrier or a wait group. */
+static inline uint32_t memwait_generation(uint64_t state)
+{
+	return (uint32_t)(state >> 32);
+}
+
 /*
  * Next step of a round: begins (MEMWAIT_OP_BEGIN) or continues after a wait. @outcome may be a
  * negative error number. Returns the result, or MEMWAIT_OP_WAITS to sleep on @round.

@@ -46,19 +46,14 @@ static struct waitgroup *to_group(memwait_waitgroup_t *group)
 	return (struct waitgroup *)group;
 }
 
-static bool is_valid(const struct waitgroup *group)
+static bool waitgroup_is_valid(const struct waitgroup *group)
 {
 	return group && !memwait_is_unknown(group->users.flags, group->spare, MEMWAIT_PRIVATE);
 }
 
-static struct waitgroup *of_users(struct memwait_users *users)
+static struct waitgroup *waitgroup_of_users(struct memwait_users *users)
 {
 	return (struct waitgroup *)((char *)users - offsetof(struct waitgroup, users));
-}
-
-static uint32_t generation_of(uint64_t state)
-{
-	return (uint32_t)(state >> 32);
 }
 
 /* The address at which system calls change the state, and at which waiters sleep. */
@@ -83,7 +78,7 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 {
 	struct waitgroup *group = to_group(public_group);
 
-	if (!is_valid(group))
+	if (!waitgroup_is_valid(group))
 		return EINVAL;
 	/* acquire: the caller may free the protected data */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
@@ -93,7 +88,7 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 }
 
 /* Subtracts the last units and wakes all waiters. Returns 0; or an error, and nothing was done. */
-static int finish(struct waitgroup *group, int delta, uint32_t flags)
+static int waitgroup_finish(struct waitgroup *group, int delta, uint32_t flags)
 {
 	uint32_t was;
 	int ret;
@@ -121,7 +116,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	int64_t count;
 	int ret;
 
-	if (!is_valid(group))
+	if (!waitgroup_is_valid(group))
 		return EINVAL;
 	/* Units that were added can be subtracted even if the device is lost. */
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
@@ -139,11 +134,12 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 			return EOVERFLOW;
 		next = (state & ~COUNT) | (uint64_t)count;
 		if (!count && state & WAITERS)
-			return finish(group, delta, flags);
+			return waitgroup_finish(group, delta, flags);
 		if (next & WAITERS && !(state & COUNT))
 			next = (next & ~WAITERS) + GENERATION;
 		MEMWAIT_INVARIANT(!(state & WAITERS) || state & COUNT ||
-				  !(next & WAITERS || generation_of(next) == generation_of(state)));
+				  !(next & WAITERS ||
+				    memwait_generation(next) == memwait_generation(state)));
 		/* acq_rel: publishes all work before a count of 0 to the waiters */
 	} while (!atomic_compare_exchange_weak_explicit(&group->state, &state, next,
 							memory_order_acq_rel,
@@ -157,7 +153,7 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 }
 
 /* Returns 0; or MEMWAIT_OP_WAITS, with WAITERS set. */
-static int enter(struct waitgroup *group, struct memwait_round *round)
+static int waitgroup_enter(struct waitgroup *group, struct memwait_round *round)
 {
 	/* acquire: pairs with memwait_waitgroup_add() */
 	uint64_t state = atomic_load_explicit(&group->state, memory_order_acquire);
@@ -167,7 +163,7 @@ static int enter(struct waitgroup *group, struct memwait_round *round)
 	do {
 		if (!(state & COUNT))
 			return 0;
-		round->generation = generation_of(state);
+		round->generation = memwait_generation(state);
 		round->expected = state | WAITERS;
 		/* acquire: pairs with memwait_waitgroup_add() */
 	} while (!(state & WAITERS) &&
@@ -178,16 +174,16 @@ static int enter(struct waitgroup *group, struct memwait_round *round)
 }
 
 /* Called before the thread leaves the group, which may be freed afterwards. */
-static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
+static int waitgroup_look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
-	struct waitgroup *group = of_users(users);
+	struct waitgroup *group = waitgroup_of_users(users);
 	uint64_t state;
 
 	if (outcome == MEMWAIT_OP_BEGIN)
-		return enter(group, round);
+		return waitgroup_enter(group, round);
 	/* acquire: pairs with memwait_waitgroup_add() */
 	state = atomic_load_explicit(&group->state, memory_order_acquire);
-	if (generation_of(state) != round->generation || !(state & COUNT))
+	if (memwait_generation(state) != round->generation || !(state & COUNT))
 		return 0;
 	round->expected = state;
 	if (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)
@@ -205,32 +201,34 @@ static bool is_over(struct waitgroup *group)
 	return true;
 }
 
-static int wait_until(memwait_waitgroup_t *public_group, const struct memwait_deadline *deadline)
+static int waitgroup_wait_until(memwait_waitgroup_t *public_group,
+				const struct memwait_deadline *deadline)
 {
 	struct waitgroup *group = to_group(public_group);
 	struct memwait_round round = { 0 };
 	int ret;
 
-	if (!is_valid(group))
+	if (!waitgroup_is_valid(group))
 		return EINVAL;
 	ret = memwait_need_device();
 	if (ret || is_over(group))
 		return ret;
-	return memwait_users_round(&group->users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
+	return memwait_users_round(&group->users, waitgroup_look, &round, NULL, deadline,
+				   MEMWAIT_OP_BEGIN);
 }
 
-static int wait_step(struct memwait_op *op, int outcome)
+static int waitgroup_wait_step(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
-	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(group))
+	if (outcome == MEMWAIT_OP_BEGIN && !waitgroup_is_valid(group))
 		return EINVAL;
 	if (outcome == MEMWAIT_OP_BEGIN && is_over(group))
 		return 0;
-	return memwait_users_round(&group->users, look, &op->round, op, NULL, outcome);
+	return memwait_users_round(&group->users, waitgroup_look, &op->round, op, NULL, outcome);
 }
 
-static void wait_undo(struct memwait_op *op, int outcome)
+static void waitgroup_wait_undo(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
@@ -238,6 +236,9 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	memwait_users_leave(&group->users, op);
 }
 
-static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
+static const struct memwait_op_kind waitgroup_wait_kind = {
+	.step = waitgroup_wait_step,
+	.undo = waitgroup_wait_undo,
+};
 
 MEMWAIT_DEFINE_OBJECT_WAITS(waitgroup, wait, memwait_waitgroup_t)

@@ -155,9 +155,9 @@ static const struct memwait_op_kind watch_kind = {
 	.goes_on = true,
 };
 
-static int begin(const struct memwait_op_kind *kind, const volatile void *word, uint64_t expected,
-		 uint32_t word_flags, const struct timespec *timeout, unsigned int flags,
-		 memwait_op_t *public_op)
+static int word_begin(const struct memwait_op_kind *kind, const volatile void *word,
+		      uint64_t expected, uint32_t word_flags, const struct timespec *timeout,
+		      unsigned int flags, memwait_op_t *public_op)
 {
 	struct memwait_deadline deadline;
 	struct memwait_op *op;
@@ -180,7 +180,8 @@ static int begin(const struct memwait_op_kind *kind, const volatile void *word, 
 static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t size,
 			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
 {
-	return begin(&word_kind, word, expected, size | (flags & WAIT_FLAGS), timeout, flags, op);
+	return word_begin(&word_kind, word, expected, size | (flags & WAIT_FLAGS), timeout, flags,
+			  op);
 }
 
 /* Persistent waits */
@@ -190,8 +191,9 @@ static int watch(const volatile void *word, uint64_t expected, uint32_t size,
 {
 	if (flags & MEMWAIT_OWNED)
 		return -EINVAL;
-	return begin(&watch_kind, word, expected,
-		     size | MEMWAIT_PERSISTENT | (flags & MEMWAIT_PRIVATE), timeout, flags, op);
+	return word_begin(&watch_kind, word, expected,
+			  size | MEMWAIT_PERSISTENT | (flags & MEMWAIT_PRIVATE), timeout, flags,
+			  op);
 }
 
 /* Several words */
@@ -218,7 +220,7 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 {
 	if (flags & WAIT_FLAGS)
 		return -EINVAL;
-	return begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
+	return word_begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
 }
 
 static int notify_and_wait(const volatile void *target, unsigned int count,
