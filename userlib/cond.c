@@ -96,8 +96,9 @@ static uint32_t cond_sleep_flags(uint32_t flags)
 }
 
 /*
- * Called by a user, with the result of a notify. Returns 0; or an error, after which cond_wake_owed()
- * wakes all waiters. A waiter that is about to sleep then finds the sequence changed.
+ * Called by a user, with the result of a notify. Returns 0; or an error, after which
+ * cond_wake_owed() wakes all waiters. A waiter that is about to sleep then finds the sequence
+ * changed.
  */
 static int woken(struct cond *cond, int ret)
 {

@@ -17,6 +17,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
+#include <structmember.h>
 
 #include <errno.h>
 #include <limits.h>
@@ -63,7 +64,8 @@ struct object {
 	unsigned int users_forks;	/* of @users, which are 0 in a child process */
 	unsigned int flags;		/* MEMWAIT_PRIVATE or 0 */
 	PyObject *repair;		/* or NULL */
-	struct object *lock;		/* of a condition */
+	struct object *lock;		/* of a condition; the RWLock of one of its sides */
+	enum verb verb;			/* of acquire() */
 	int size;			/* bytes of a word */
 	unsigned int depth;		/* of a lock: how many times its owner has acquired it */
 	unsigned int forks;		/* of @depth */
@@ -111,31 +113,14 @@ struct operation {
 	bool held;			/* whether it prevents close() of its object */
 };
 
-/* A side of a read-write lock. */
-struct side {
-	PyObject_HEAD
-	struct object *rwlock;
-	enum verb verb;
-};
-
 static struct PyModuleDef module_def;
 
 /* Exceptions */
 
-static void *fail(int error)
+/* These return NULL, with an exception set. */
+static void *refuse(PyObject *type, const char *why)
 {
-	PyObject *args;
-
-	if (error < 0)
-		error = -error;
-	if (error == EINVAL) {
-		PyErr_SetString(PyExc_ValueError, memwait_strerror(error));
-		return NULL;
-	}
-	args = Py_BuildValue("(is)", error, memwait_strerror(error));
-	if (args)
-		PyErr_SetObject(PyExc_OSError, args);
-	Py_XDECREF(args);
+	PyErr_SetString(type, why);
 	return NULL;
 }
 
@@ -147,6 +132,14 @@ static void *fail_as(PyObject *type, int error)
 		PyErr_SetObject(type, args);
 	Py_XDECREF(args);
 	return NULL;
+}
+
+static void *fail(int error)
+{
+	if (error < 0)
+		error = -error;
+	return error == EINVAL ? refuse(PyExc_ValueError, memwait_strerror(error)) :
+				 fail_as(PyExc_OSError, error);
 }
 
 static bool is_open(const struct object *self)
@@ -288,105 +281,78 @@ static int set_blocking(struct request *request, PyObject *blocking, PyObject *t
 
 /* Operations */
 
-static int compare(struct object *self, const struct request *request, memwait_op_t *op)
+/* Calls the function for the word's size. */
+#define BY_SIZE(function, suffix)							\
+	(self->size == 1 ? function##8##suffix(self->address, (uint8_t)expected,	\
+					       timeout, flags, op) :			\
+	 self->size == 2 ? function##16##suffix(self->address, (uint16_t)expected,	\
+						timeout, flags, op) :			\
+	 self->size == 4 ? function##32##suffix(self->address, (uint32_t)expected,	\
+						timeout, flags, op) :			\
+			   function##64##suffix(self->address, expected, timeout, flags, op))
+
+static int begin_word(struct object *self, enum verb verb, const struct request *request,
+		      memwait_op_t *op)
 {
 	const struct timespec *timeout = &request->timeout;
 	uint64_t expected = request->expected;
 	unsigned int flags = self->flags | MEMWAIT_RELATIVE;
-	int ret;
+	int ret = verb == WATCH ? BY_SIZE(memwait_watch, ) : BY_SIZE(memwait_wait, _async);
 
-	switch (self->size) {
-	case 1:
-		ret = memwait_wait8_async(self->address, (uint8_t)expected, timeout, flags, op);
-		break;
-	case 2:
-		ret = memwait_wait16_async(self->address, (uint16_t)expected, timeout, flags, op);
-		break;
-	case 4:
-		ret = memwait_wait32_async(self->address, (uint32_t)expected, timeout, flags, op);
-		break;
-	default:
-		ret = memwait_wait64_async(self->address, expected, timeout, flags, op);
-		break;
-	}
 	return ret == MEMWAIT_PENDING ? PENDING : ret;
 }
 
-static int watch(struct object *self, const struct request *request, memwait_op_t *op)
+/* @...: further arguments of the function. */
+#define BEGIN(function, ...)								\
+	memwait_##function##_async(self->address, ##__VA_ARGS__, MEMWAIT_RELATIVE,	\
+				   &request->timeout, op)
+
+static int begin_wait(struct object *self, const struct request *request, memwait_op_t *op)
 {
-	const struct timespec *timeout = &request->timeout;
-	uint64_t expected = request->expected;
-	unsigned int flags = self->flags | MEMWAIT_RELATIVE;
-	int ret;
-
-	switch (self->size) {
-	case 1:
-		ret = memwait_watch8(self->address, (uint8_t)expected, timeout, flags, op);
-		break;
-	case 2:
-		ret = memwait_watch16(self->address, (uint16_t)expected, timeout, flags, op);
-		break;
-	case 4:
-		ret = memwait_watch32(self->address, (uint32_t)expected, timeout, flags, op);
-		break;
+	switch (self->kind) {
+	case COND:
+		return BEGIN(cond_clockwait, self->lock->address);
+	case SEM:
+		return BEGIN(sem_clockwait);
+	case BARRIER:
+		return BEGIN(barrier_clockwait);
+	case WAITGROUP:
+		return BEGIN(waitgroup_clockwait);
 	default:
-		ret = memwait_watch64(self->address, expected, timeout, flags, op);
-		break;
+		return BEGIN(event_clockwait);
 	}
-	return ret == MEMWAIT_PENDING ? PENDING : ret;
 }
+
+/* The arguments of a channel's functions that describe the item. */
+#define ITEM	PyBytes_AsString(request->item), (size_t)PyBytes_Size(request->item)
 
 /* Returns PENDING, or the operation's result. */
 static int begin(struct object *self, enum verb verb, const struct request *request,
 		 memwait_op_t *op)
 {
-	const struct timespec *timeout = &request->timeout;
 	int ret = EINVAL;
 
 	switch (verb) {
 	case COMPARE:
-		return compare(self, request, op);
 	case WATCH:
-		return watch(self, request, op);
+		return begin_word(self, verb, request, op);
 	case LOCK:
-		ret = memwait_mutex_clocklock_async(self->address, MEMWAIT_RELATIVE, timeout, op);
+		ret = BEGIN(mutex_clocklock);
 		break;
 	case READ:
-		ret = memwait_rwlock_clockrdlock_async(self->address,
-						       MEMWAIT_RELATIVE, timeout, op);
+		ret = BEGIN(rwlock_clockrdlock);
 		break;
 	case WRITE:
-		ret = memwait_rwlock_clockwrlock_async(self->address,
-						       MEMWAIT_RELATIVE, timeout, op);
+		ret = BEGIN(rwlock_clockwrlock);
 		break;
 	case SEND:
-		ret = memwait_channel_clocksend_async(self->address,
-						      PyBytes_AsString(request->item),
-						      (size_t)PyBytes_Size(request->item),
-						      MEMWAIT_RELATIVE, timeout, op);
+		ret = BEGIN(channel_clocksend, ITEM);
 		break;
 	case RECV:
-		ret = memwait_channel_clockrecv_async(self->address,
-						      PyBytes_AsString(request->item),
-						      (size_t)PyBytes_Size(request->item),
-						      MEMWAIT_RELATIVE, timeout, op);
+		ret = BEGIN(channel_clockrecv, ITEM);
 		break;
 	case WAIT:
-		if (self->kind == COND)
-			ret = memwait_cond_clockwait_async(self->address, self->lock->address,
-							   MEMWAIT_RELATIVE, timeout, op);
-		else if (self->kind == SEM)
-			ret = memwait_sem_clockwait_async(self->address,
-							  MEMWAIT_RELATIVE, timeout, op);
-		else if (self->kind == BARRIER)
-			ret = memwait_barrier_clockwait_async(self->address,
-							      MEMWAIT_RELATIVE, timeout, op);
-		else if (self->kind == WAITGROUP)
-			ret = memwait_waitgroup_clockwait_async(self->address,
-								MEMWAIT_RELATIVE, timeout, op);
-		else
-			ret = memwait_event_clockwait_async(self->address,
-							    MEMWAIT_RELATIVE, timeout, op);
+		ret = begin_wait(self, request, op);
 		break;
 	}
 	return ret == EINPROGRESS ? PENDING : ret;
@@ -403,11 +369,9 @@ static int attempt(struct object *self, enum verb verb, const struct request *re
 	case WRITE:
 		return memwait_rwlock_trywrlock(self->address);
 	case SEND:
-		return memwait_channel_trysend(self->address, PyBytes_AsString(request->item),
-					       (size_t)PyBytes_Size(request->item));
+		return memwait_channel_trysend(self->address, ITEM);
 	case RECV:
-		return memwait_channel_tryrecv(self->address, PyBytes_AsString(request->item),
-					       (size_t)PyBytes_Size(request->item));
+		return memwait_channel_tryrecv(self->address, ITEM);
 	default:
 		return self->kind == SEM ? memwait_sem_trywait(self->address) : EAGAIN;
 	}
@@ -891,17 +855,13 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	case COND:
 		if (result == ETIMEDOUT || !result)
 			return PyBool_FromLong(!result);
-		if (result == EPERM) {
-			PyErr_SetString(PyExc_RuntimeError, "cannot wait on un-acquired lock");
-			return NULL;
-		}
+		if (result == EPERM)
+			return refuse(PyExc_RuntimeError, "cannot wait on un-acquired lock");
 		return acquired(self->lock, result);
 	case MUTEX:
 		/* If this returned False, the block would run without the lock. */
-		if (result == EAGAIN) {
-			PyErr_SetString(PyExc_OverflowError, "the lock is held too many times");
-			return NULL;
-		}
+		if (result == EAGAIN)
+			return refuse(PyExc_OverflowError, "the lock is held too many times");
 		return acquired(self, result);
 	default:
 		return acquired(self, result);
@@ -1003,8 +963,7 @@ static struct state *state_of(PyTypeObject *type)
 			return PyModule_GetState(module);
 		PyErr_Clear();
 	}
-	PyErr_SetString(PyExc_TypeError, "not a class of memwait");
-	return NULL;
+	return refuse(PyExc_TypeError, "not a class of memwait");
 }
 
 static PyObject *buffer_of(PyObject *source)
@@ -1081,61 +1040,37 @@ static bool set_repair(struct object *self, PyObject *repair)
 	return true;
 }
 
-static PyObject *object_close(PyObject *object, PyObject *unused)
+static PyObject *object_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 
-	(void)unused;
-	if (users(self)) {
-		PyErr_SetString(PyExc_BufferError, "a thread or a task waits for the object");
-		return NULL;
-	}
+	if (users(self))
+		return refuse(PyExc_BufferError, "a thread or a task waits for the object");
 	let_go_of_buffer(self);
 	object_clear(object);
 	Py_RETURN_NONE;
 }
 
-static PyObject *object_is_closed(PyObject *self, void *closure)
+static PyObject *object_is_closed(PyObject *self, void *Py_UNUSED(closure))
 {
-	(void)closure;
 	return PyBool_FromLong(!((struct object *)self)->address);
-}
-
-static PyObject *object_get_offset(PyObject *self, void *closure)
-{
-	(void)closure;
-	return PyLong_FromSsize_t(((struct object *)self)->offset);
-}
-
-static PyObject *or_none(PyObject *object)
-{
-	return Py_NewRef(object ? object : Py_None);
-}
-
-static PyObject *object_get_buffer(PyObject *self, void *closure)
-{
-	(void)closure;
-	return or_none(((struct object *)self)->source);
-}
-
-static PyObject *object_get_repair(PyObject *self, void *closure)
-{
-	(void)closure;
-	return or_none(((struct object *)self)->repair);
-}
-
-static PyObject *object_get_lock(PyObject *self, void *closure)
-{
-	(void)closure;
-	return or_none((PyObject *)((struct object *)self)->lock);
 }
 
 static PyGetSetDef object_getset[] = {
 	{ "closed", object_is_closed, NULL, "True after close().", NULL },
-	{ "offset", object_get_offset, NULL, "The offset of the object in the buffer.", NULL },
-	{ "buffer", object_get_buffer, NULL, "The buffer argument of the constructor.", NULL },
-	{ "repair", object_get_repair, NULL, "The repair function, or None.", NULL },
-	{ "lock", object_get_lock, NULL, "The lock of a condition, or None.", NULL },
+	{ NULL }
+};
+
+/* A NULL object is None. */
+static PyMemberDef object_members[] = {
+	{ "offset", T_PYSSIZET, offsetof(struct object, offset), READONLY,
+	  "The offset of the object in the buffer." },
+	{ "buffer", T_OBJECT, offsetof(struct object, source), READONLY,
+	  "The buffer argument of the constructor." },
+	{ "repair", T_OBJECT, offsetof(struct object, repair), READONLY,
+	  "The repair function, or None." },
+	{ "lock", T_OBJECT, offsetof(struct object, lock), READONLY,
+	  "The lock of a condition, or None." },
 	{ NULL }
 };
 
@@ -1159,6 +1094,7 @@ static PyType_Slot object_slots[] = {
 	{ Py_tp_traverse, object_traverse },
 	{ Py_tp_clear, object_clear },
 	{ Py_tp_methods, object_methods },
+	{ Py_tp_members, object_members },
 	{ Py_tp_getset, object_getset },
 	{ 0 }
 };
@@ -1174,12 +1110,11 @@ static PyType_Spec object_spec = {
 
 /* A method without arguments that calls one function of the library. */
 #define METHOD_OF_CALL(name, call)						\
-	static PyObject *name(PyObject *object, PyObject *unused)		\
+	static PyObject *name(PyObject *object, PyObject *Py_UNUSED(unused))	\
 	{									\
 		struct object *self = (struct object *)object;			\
 		int ret;							\
 										\
-		(void)unused;							\
 		if (!is_open(self))						\
 			return NULL;						\
 		ret = call(self->address);					\
@@ -1205,12 +1140,22 @@ static bool says_block(PyObject *kwnames)
 	return false;
 }
 
-static PyObject *take(struct object *self, enum verb verb, PyObject *const *args,
-		      Py_ssize_t nargs, PyObject *kwnames, bool is_lock)
+/* A condition, or a side of an RWLock, acquires and releases its lock. */
+static struct object *acquired_by(PyObject *object)
 {
-	PyObject *values[2];
+	struct object *self = (struct object *)object;
+
+	return self->lock ? self->lock : self;
+}
+
+static PyObject *acquire(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			 PyObject *kwnames)
+{
+	const enum verb verb = ((struct object *)object)->verb;
+	struct object *self = acquired_by(object);
 	struct request request = { .item = NULL };
 	bool block = says_block(kwnames);
+	PyObject *values[2];
 	int only_try;
 
 	if (!nargs && !kwnames) {
@@ -1221,20 +1166,13 @@ static PyObject *take(struct object *self, enum verb verb, PyObject *const *args
 		return NULL;
 	if (block && PyObject_IsTrue(values[0]) == 0)
 		values[1] = NULL;
-	only_try = set_blocking(&request, values[0], values[1], is_lock && !block);
+	only_try = set_blocking(&request, values[0], values[1], self->kind != SEM && !block);
 	return only_try < 0 ? NULL : perform(self, verb, &request, only_try);
 }
 
-static PyObject *mutex_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			       PyObject *kwnames)
+static PyObject *enter(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	return take((struct object *)self, LOCK, args, nargs, kwnames, true);
-}
-
-static PyObject *mutex_enter(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return take((struct object *)self, LOCK, NULL, 0, NULL, true);
+	return acquire(object, NULL, 0, NULL);
 }
 
 static PyObject *give(struct object *self)
@@ -1251,17 +1189,16 @@ static PyObject *give(struct object *self)
 	}
 	if (ret != EPERM)
 		return fail(ret);
-	PyErr_SetString(PyExc_RuntimeError, "cannot release un-acquired lock");
-	return NULL;
+	return refuse(PyExc_RuntimeError, "cannot release un-acquired lock");
 }
 
 /*
  * The end of a block. The block may have lost its lock, if a repair or the device failed. In that
  * case the exception that reports the failure propagates.
  */
-static PyObject *leave(struct object *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *leave(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
-	PyObject *ret = give(self);
+	PyObject *ret = give(acquired_by(object));
 
 	if (ret || !nargs || args[0] == Py_None || !PyErr_ExceptionMatches(PyExc_RuntimeError))
 		return ret;
@@ -1269,15 +1206,9 @@ static PyObject *leave(struct object *self, PyObject *const *args, Py_ssize_t na
 	Py_RETURN_NONE;
 }
 
-static PyObject *mutex_release(PyObject *self, PyObject *unused)
+static PyObject *release(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
-	return give((struct object *)self);
-}
-
-static PyObject *mutex_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
-{
-	return leave((struct object *)self, args, nargs);
+	return give(acquired_by(object));
 }
 
 /* 1: locked, by the calling thread if the lock records its owner; 0; or -1 with an exception. */
@@ -1290,27 +1221,24 @@ static int is_held(struct object *self)
 	return ret < 0 ? -1 : ret;
 }
 
-static PyObject *mutex_is_owned(PyObject *self, PyObject *unused)
+static PyObject *mutex_is_owned(PyObject *self, PyObject *Py_UNUSED(unused))
 {
 	int held = is_held((struct object *)self);
 
-	(void)unused;
 	return held < 0 ? NULL : PyBool_FromLong(held);
 }
 
-static PyObject *mutex_lose(PyObject *self, PyObject *unused)
+static PyObject *mutex_lose(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
 	return lose((struct object *)self) ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *mutex_locked(PyObject *object, PyObject *unused)
+static PyObject *mutex_locked(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 	int held = is_held(self);
 	PyObject *ret;
 
-	(void)unused;
 	if (held < 0)
 		return NULL;
 	/* A mutex that checks owners does not report whether another thread holds it. */
@@ -1341,10 +1269,8 @@ static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$ppOp", names, &source,
 					 clamped, &offset, &create, &fair, &repair, &private))
 		return NULL;
-	if (fair && repair != Py_None) {
-		PyErr_SetString(PyExc_ValueError, "a lock cannot have both fair= and repair=");
-		return NULL;
-	}
+	if (fair && repair != Py_None)
+		return refuse(PyExc_ValueError, "a lock cannot have both fair= and repair=");
 	self = object_new(type, MUTEX, source, offset, sizeof(memwait_mutex_t), 8);
 	if (!self)
 		return NULL;
@@ -1379,11 +1305,16 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	"a negative timeout does not wait.\n\n"					\
 	"The GIL is released during the wait. ^C ends the wait, and nothing is taken."
 
-#define MUTEX_METHODS								\
-	{ "acquire", FASTCALL(mutex_acquire), METH_FASTCALL | METH_KEYWORDS,	\
+#define LOCK_METHODS								\
+	{ "acquire", FASTCALL(acquire), METH_FASTCALL | METH_KEYWORDS,		\
 	  ACQUIRE_DOC("-1") },							\
-	{ "release", mutex_release, METH_NOARGS,				\
+	{ "release", release, METH_NOARGS,					\
 	  "release($self, /)\n--\n\nRelease the lock. RuntimeError if it is not locked." },	\
+	{ "__enter__", enter, METH_NOARGS, NULL },				\
+	{ "__exit__", FASTCALL(leave), METH_FASTCALL, NULL }
+
+#define MUTEX_METHODS								\
+	LOCK_METHODS,								\
 	{ "locked", mutex_locked, METH_NOARGS,					\
 	  "locked($self, /)\n--\n\nTrue if any thread of any process holds the lock.\n\n"	\
 	  "For an RLock or a lock with repair=, this tries to acquire the lock, and repairs\n"	\
@@ -1393,9 +1324,7 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	  "True if the lock is held, by this thread if the lock records its owner." },	\
 	{ "_lose", mutex_lose, METH_NOARGS,					\
 	  "_lose($self, /)\n--\n\n"						\
-	  "A task of this thread has lost the lock: its next release() raises RuntimeError." },	\
-	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
-	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
+	  "A task of this thread has lost the lock: its next release() raises RuntimeError." }
 
 static PyMethodDef lock_methods[] = {
 	MUTEX_METHODS,
@@ -1443,10 +1372,8 @@ static PyObject *cond_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$Opp", names, &source,
 					 clamped, &offset, &lock, &create, &private))
 		return NULL;
-	if (!lock) {
-		PyErr_SetString(PyExc_TypeError, "a condition needs its lock=");
-		return NULL;
-	}
+	if (!lock)
+		return refuse(PyExc_TypeError, "a condition needs its lock=");
 	self = object_new(type, COND, source, offset, sizeof(memwait_cond_t), 8);
 	if (!self)
 		return NULL;
@@ -1539,10 +1466,8 @@ static PyObject *cond_wake(struct object *self, unsigned int n)
 
 	if (ret < 0)
 		return NULL;
-	if (!ret) {
-		PyErr_SetString(PyExc_RuntimeError, "cannot notify on un-acquired lock");
-		return NULL;
-	}
+	if (!ret)
+		return refuse(PyExc_RuntimeError, "cannot notify on un-acquired lock");
 	ret = n == MEMWAIT_ALL ? memwait_cond_broadcast(self->address)
 			       : memwait_cond_notify(self->address, n);
 	return ret ? fail(ret) : Py_NewRef(Py_None);
@@ -1562,38 +1487,13 @@ static PyObject *cond_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	return cond_wake((struct object *)object, n > INT_MAX ? INT_MAX : (unsigned int)n);
 }
 
-static PyObject *cond_notify_all(PyObject *object, PyObject *unused)
+static PyObject *cond_notify_all(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-	(void)unused;
 	return cond_wake((struct object *)object, MEMWAIT_ALL);
 }
 
-static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
-{
-	return take(((struct object *)self)->lock, LOCK, args, nargs, kwnames, true);
-}
-
-static PyObject *cond_enter(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return take(((struct object *)self)->lock, LOCK, NULL, 0, NULL, true);
-}
-
-static PyObject *cond_release(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return give(((struct object *)self)->lock);
-}
-
-static PyObject *cond_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
-{
-	return leave(((struct object *)self)->lock, args, nargs);
-}
-
 static PyMethodDef cond_methods[] = {
-	{ "acquire", FASTCALL(cond_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
-	{ "release", cond_release, METH_NOARGS, "release($self, /)\n--\n\nRelease the lock." },
+	LOCK_METHODS,
 	{ "wait", FASTCALL(cond_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
 	  "Release the lock, wait for a notify, and reacquire the lock. False: timed out.\n\n"
@@ -1604,8 +1504,6 @@ static PyMethodDef cond_methods[] = {
 	  "RuntimeError if the lock is not held." },
 	{ "notify_all", cond_notify_all, METH_NOARGS,
 	  "notify_all($self, /)\n--\n\nWake all waiters." },
-	{ "__enter__", cond_enter, METH_NOARGS, NULL },
-	{ "__exit__", FASTCALL(cond_exit), METH_FASTCALL, NULL },
 	{ NULL }
 };
 
@@ -1628,14 +1526,10 @@ static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 					 clamped, &offset, clamped, &value, &create, &fair,
 					 &private))
 		return NULL;
-	if (value < 0) {
-		PyErr_SetString(PyExc_ValueError, "semaphore initial value must be >= 0");
-		return NULL;
-	}
-	if (value > (fair ? MEMWAIT_SEM_FAIR_VALUE_MAX : MEMWAIT_SEM_VALUE_MAX)) {
-		PyErr_SetString(PyExc_ValueError, "semaphore initial value is too large");
-		return NULL;
-	}
+	if (value < 0)
+		return refuse(PyExc_ValueError, "semaphore initial value must be >= 0");
+	if (value > (fair ? MEMWAIT_SEM_FAIR_VALUE_MAX : MEMWAIT_SEM_VALUE_MAX))
+		return refuse(PyExc_ValueError, "semaphore initial value is too large");
 	state = state_of(type);
 	if (!state)
 		return NULL;
@@ -1644,6 +1538,7 @@ static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 			  bounded ? sizeof(struct bounded) : sizeof(memwait_sem_t), 8);
 	if (!self)
 		return NULL;
+	self->verb = WAIT;
 	self->bounded = bounded;
 	if (create && bounded)
 		*taken(self) = 0;
@@ -1651,18 +1546,6 @@ static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		ret = memwait_sem_init(self->address, (fair ? MEMWAIT_SEM_FAIR : 0) |
 				       (private ? MEMWAIT_PRIVATE : 0), (unsigned int)value);
 	return initialised(self, ret);
-}
-
-static PyObject *sem_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			     PyObject *kwnames)
-{
-	return take((struct object *)self, WAIT, args, nargs, kwnames, false);
-}
-
-static PyObject *sem_enter(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return take((struct object *)self, WAIT, NULL, 0, NULL, false);
 }
 
 static PyObject *sem_post(struct object *self, Py_ssize_t n)
@@ -1698,8 +1581,7 @@ static PyObject *sem_post(struct object *self, Py_ssize_t n)
 	if (self->bounded)
 		__atomic_fetch_add(taken(self), (uint32_t)n, __ATOMIC_RELAXED);
 too_many:
-	PyErr_SetString(PyExc_ValueError, "semaphore released too many times");
-	return NULL;
+	return refuse(PyExc_ValueError, "semaphore released too many times");
 }
 
 static PyObject *sem_release(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -1711,26 +1593,22 @@ static PyObject *sem_release(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)))
 		return NULL;
-	if (n < 1) {
-		PyErr_SetString(PyExc_ValueError, "n must be one or more");
-		return NULL;
-	}
+	if (n < 1)
+		return refuse(PyExc_ValueError, "n must be one or more");
 	return sem_post((struct object *)self, n);
 }
 
-static PyObject *sem_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *sem_exit(PyObject *self, PyObject *const *Py_UNUSED(args),
+			  Py_ssize_t Py_UNUSED(nargs))
 {
-	(void)args;
-	(void)nargs;
 	return sem_post((struct object *)self, 1);
 }
 
-static PyObject *sem_value(PyObject *object, PyObject *unused)
+static PyObject *sem_value(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 	int value, ret;
 
-	(void)unused;
 	if (!is_open(self))
 		return NULL;
 	ret = memwait_sem_getvalue(self->address, &value);
@@ -1738,14 +1616,14 @@ static PyObject *sem_value(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef sem_methods[] = {
-	{ "acquire", FASTCALL(sem_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("None") },
+	{ "acquire", FASTCALL(acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("None") },
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
 	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake up to n waiters.\n\n"
 	  "ValueError if the value would be too large. Then nothing is added, unless other\n"
 	  "threads or processes add at the same time." },
 	{ "get_value", sem_value, METH_NOARGS,
 	  "get_value($self, /)\n--\n\nReturn the value now." },
-	{ "__enter__", sem_enter, METH_NOARGS, NULL },
+	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", FASTCALL(sem_exit), METH_FASTCALL, NULL },
 	{ NULL }
 };
@@ -1808,92 +1686,41 @@ static PyObject *side_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	struct state *state = state_of(type);
 	allocfunc tp_alloc = PyType_GetSlot(type, Py_tp_alloc);
-	struct side *self;
+	struct object *self;
 	PyObject *rwlock;
 	int write;
 
 	if (!state)
 		return NULL;
-	if (kwargs && PyDict_Size(kwargs)) {
-		PyErr_SetString(PyExc_TypeError, "no keyword arguments");
-		return NULL;
-	}
+	if (kwargs && PyDict_Size(kwargs))
+		return refuse(PyExc_TypeError, "no keyword arguments");
 	if (!PyArg_ParseTuple(args, "O!p", state->rwlock, &rwlock, &write))
 		return NULL;
-	self = (struct side *)tp_alloc(type, 0);
+	self = (struct object *)tp_alloc(type, 0);
 	if (!self)
 		return NULL;
-	self->rwlock = (struct object *)Py_NewRef(rwlock);
+	self->lock = (struct object *)Py_NewRef(rwlock);
 	self->verb = write ? WRITE : READ;
 	return (PyObject *)self;
 }
 
-static int side_traverse(PyObject *self, visitproc visit, void *arg)
-{
-	Py_VISIT(Py_TYPE(self));
-	Py_VISIT(((struct side *)self)->rwlock);
-	return 0;
-}
-
-static void side_dealloc(PyObject *object)
-{
-	struct side *self = (struct side *)object;
-	PyTypeObject *type = Py_TYPE(object);
-	freefunc tp_free = PyType_GetSlot(type, Py_tp_free);
-
-	PyObject_GC_UnTrack(object);
-	Py_CLEAR(self->rwlock);
-	tp_free(object);
-	Py_DECREF(type);
-}
-
-static PyObject *side_acquire(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
-{
-	struct side *self = (struct side *)object;
-
-	return take(self->rwlock, self->verb, args, nargs, kwnames, true);
-}
-
-static PyObject *side_enter(PyObject *object, PyObject *unused)
-{
-	struct side *self = (struct side *)object;
-
-	(void)unused;
-	return take(self->rwlock, self->verb, NULL, 0, NULL, true);
-}
-
-static PyObject *side_release(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return give(((struct side *)self)->rwlock);
-}
-
-static PyObject *side_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
-{
-	return leave(((struct side *)self)->rwlock, args, nargs);
-}
-
 static PyMethodDef side_methods[] = {
-	{ "acquire", FASTCALL(side_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
-	{ "release", side_release, METH_NOARGS,
-	  "release($self, /)\n--\n\nRelease the lock. RuntimeError if it is not locked." },
-	{ "__enter__", side_enter, METH_NOARGS, NULL },
-	{ "__exit__", FASTCALL(side_exit), METH_FASTCALL, NULL },
+	LOCK_METHODS,
 	{ NULL }
 };
 
 static PyType_Slot side_slots[] = {
 	{ Py_tp_new, side_new },
-	{ Py_tp_dealloc, side_dealloc },
-	{ Py_tp_traverse, side_traverse },
+	{ Py_tp_dealloc, object_dealloc },
+	{ Py_tp_traverse, object_traverse },
+	{ Py_tp_clear, object_clear },
 	{ Py_tp_methods, side_methods },
 	{ 0 }
 };
 
 static PyType_Spec side_spec = {
 	.name = "memwait._memwait.Side",
-	.basicsize = sizeof(struct side),
+	.basicsize = sizeof(struct object),
 	.flags = TYPE_FLAGS,
 	.slots = side_slots,
 };
@@ -1911,11 +1738,9 @@ static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
 					 clamped, &offset, clamped, &parties, &create, &private))
 		return NULL;
-	if (create && (parties < 1 || parties > INT_MAX)) {
-		PyErr_SetString(PyExc_ValueError, parties < 1 ? "parties must be > 0"
-							      : "parties is too large");
-		return NULL;
-	}
+	if (create && (parties < 1 || parties > INT_MAX))
+		return refuse(PyExc_ValueError, parties < 1 ? "parties must be > 0" :
+							      "parties is too large");
 	self = object_new(type, BARRIER, source, offset, sizeof(memwait_barrier_t), 8);
 	if (self && create)
 		ret = memwait_barrier_init(self->address, private ? MEMWAIT_PRIVATE : 0,
@@ -1942,13 +1767,12 @@ static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t 
 METHOD_OF_CALL(barrier_abort, memwait_barrier_abort)
 METHOD_OF_CALL(barrier_reset, memwait_barrier_reset)
 
-static PyObject *barrier_inspect(PyObject *object, PyObject *unused)
+static PyObject *barrier_inspect(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 	unsigned int parties = 0, waiting = 0;
 	int ret;
 
-	(void)unused;
 	if (!is_open(self))
 		return NULL;
 	ret = memwait_barrier_inspect(self->address, &parties, &waiting);
@@ -1985,10 +1809,8 @@ static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
 					 clamped, &offset, clamped, &count, &create, &private))
 		return NULL;
-	if (count < 0 || count > INT_MAX) {
-		PyErr_SetString(PyExc_ValueError, "count must be from 0 to 2147483647");
-		return NULL;
-	}
+	if (count < 0 || count > INT_MAX)
+		return refuse(PyExc_ValueError, "count must be from 0 to 2147483647");
 	self = object_new(type, WAITGROUP, source, offset, sizeof(memwait_waitgroup_t), 8);
 	if (self && create)
 		ret = memwait_waitgroup_init(self->address, private ? MEMWAIT_PRIVATE : 0,
@@ -2000,11 +1822,9 @@ static PyObject *waitgroup_change(struct object *self, int delta)
 {
 	int ret = memwait_waitgroup_add(self->address, delta);
 
-	if (ret == EINVAL || ret == EOVERFLOW) {
-		PyErr_SetString(PyExc_ValueError, ret == EINVAL ? "the count would be negative"
-								: "the count would be too large");
-		return NULL;
-	}
+	if (ret == EINVAL || ret == EOVERFLOW)
+		return refuse(PyExc_ValueError, ret == EINVAL ? "the count would be negative" :
+								"the count would be too large");
 	return ret ? fail(ret) : Py_NewRef(Py_None);
 }
 
@@ -2018,18 +1838,15 @@ static PyObject *waitgroup_add(PyObject *object, PyObject *const *args, Py_ssize
 
 	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)))
 		return NULL;
-	if (n > INT_MAX || n < -INT_MAX) {
-		PyErr_SetString(PyExc_ValueError, "n is too large");
-		return NULL;
-	}
+	if (n > INT_MAX || n < -INT_MAX)
+		return refuse(PyExc_ValueError, "n is too large");
 	return is_open(self) ? waitgroup_change(self, (int)n) : NULL;
 }
 
-static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
+static PyObject *waitgroup_done(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 
-	(void)unused;
 	return is_open(self) ? waitgroup_change(self, -1) : NULL;
 }
 
@@ -2065,12 +1882,11 @@ static PyObject *event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 METHOD_OF_CALL(event_set, memwait_event_set)
 METHOD_OF_CALL(event_clear, memwait_event_clear)
 
-static PyObject *event_is_set(PyObject *object, PyObject *unused)
+static PyObject *event_is_set(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 	int ret;
 
-	(void)unused;
 	if (!is_open(self))
 		return NULL;
 	ret = memwait_event_is_set(self->address);
@@ -2129,10 +1945,8 @@ static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 					 &create, &private))
 		return NULL;
 	size = memwait_channel_size(create ? (size_t)item_size : 1, create ? (size_t)maxsize : 1);
-	if (item_size < 0 || maxsize < 0 || !size) {
-		PyErr_SetString(PyExc_ValueError, "item_size and maxsize must be > 0");
-		return NULL;
-	}
+	if (item_size < 0 || maxsize < 0 || !size)
+		return refuse(PyExc_ValueError, "item_size and maxsize must be > 0");
 	self = object_new(type, CHANNEL, source, offset, size, 8);
 	if (!self)
 		return NULL;
@@ -2160,10 +1974,8 @@ static PyObject *channel_item(struct object *self, PyObject *value)
 	if (!value)
 		return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
 	/* bytes(n) of an int would be n zeroes. */
-	if (!PyObject_CheckBuffer(value)) {
-		PyErr_SetString(PyExc_TypeError, "an item must be a bytes-like object");
-		return NULL;
-	}
+	if (!PyObject_CheckBuffer(value))
+		return refuse(PyExc_TypeError, "an item must be a bytes-like object");
 	item = PyBytes_FromObject(value);
 	if (!item || (size_t)PyBytes_Size(item) == size)
 		return item;
@@ -2217,10 +2029,8 @@ static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 	if (parse(names, values, args, nargs, kwnames))
 		return NULL;
-	if (!values[0]) {
-		PyErr_SetString(PyExc_TypeError, "put() needs an item");
-		return NULL;
-	}
+	if (!values[0])
+		return refuse(PyExc_TypeError, "put() needs an item");
 	return channel_transfer((struct object *)self, SEND, values[0], &request,
 				queue_blocking(&request, values[1], values[2]));
 }
@@ -2238,10 +2048,8 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 	struct request request;
 	int only_try;
 
-	if (nargs != 4 || !PyObject_TypeCheck(args[0], self->state->waitgroup)) {
-		PyErr_SetString(PyExc_TypeError, "needs a WaitGroup and the arguments of put()");
-		return NULL;
-	}
+	if (nargs != 4 || !PyObject_TypeCheck(args[0], self->state->waitgroup))
+		return refuse(PyExc_TypeError, "needs a WaitGroup and the arguments of put()");
 	group = (struct object *)args[0];
 	only_try = queue_blocking(&request, args[2], args[3]);
 	if (only_try < 0 || !is_open(group))
@@ -2276,46 +2084,41 @@ static PyObject *channel_get(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 METHOD_OF_CALL(channel_shutdown, memwait_channel_close)
 
-static PyObject *channel_qsize(PyObject *object, PyObject *unused)
+static PyObject *channel_qsize(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 
-	(void)unused;
 	return is_open(self) ? PyLong_FromSize_t(memwait_channel_length(self->address)) : NULL;
 }
 
-static PyObject *channel_maxsize(PyObject *object, void *closure)
+static PyObject *channel_maxsize(PyObject *object, void *Py_UNUSED(closure))
 {
 	struct shape shape;
 
-	(void)closure;
 	return channel_attach((struct object *)object, &shape) ?
 	       PyLong_FromSize_t(shape.capacity) : NULL;
 }
 
-static PyObject *channel_get_item_size(PyObject *object, void *closure)
+static PyObject *channel_get_item_size(PyObject *object, void *Py_UNUSED(closure))
 {
 	struct shape shape;
 
-	(void)closure;
 	return channel_attach((struct object *)object, &shape) ?
 	       PyLong_FromSize_t(shape.item_size) : NULL;
 }
 
-static PyObject *channel_size(PyObject *module, PyObject *args)
+static PyObject *channel_size(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	Py_ssize_t item_size, maxsize;
 	size_t size = 0;
 
-	(void)module;
 	if (!PyArg_ParseTuple(args, "O&O&", clamped, &item_size, clamped, &maxsize))
 		return NULL;
 	if (item_size > 0 && maxsize > 0)
 		size = memwait_channel_size((size_t)item_size, (size_t)maxsize);
 	if (size)
 		return PyLong_FromSize_t(size);
-	PyErr_SetString(PyExc_ValueError, "item_size and maxsize must be > 0");
-	return NULL;
+	return refuse(PyExc_ValueError, "item_size and maxsize must be > 0");
 }
 
 static PyMethodDef channel_methods[] = {
@@ -2374,10 +2177,8 @@ static PyObject *word_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&p", names, &source,
 					 clamped, &offset, clamped, &size, &private))
 		return NULL;
-	if (size != 1 && size != 2 && size != 4 && size != 8) {
-		PyErr_SetString(PyExc_ValueError, "size must be 1, 2, 4 or 8");
-		return NULL;
-	}
+	if (size != 1 && size != 2 && size != 4 && size != 8)
+		return refuse(PyExc_ValueError, "size must be 1, 2, 4 or 8");
 	self = object_new(type, WORD, source, offset, (size_t)size, (size_t)size);
 	if (!self)
 		return NULL;
@@ -2408,11 +2209,10 @@ static int word_number(const struct object *self, PyObject *number, uint64_t *va
 	 (self)->size == 4 ? function((uint32_t *)(self)->address, __VA_ARGS__) :	\
 			     function((uint64_t *)(self)->address, __VA_ARGS__))
 
-static PyObject *word_load(PyObject *object, PyObject *unused)
+static PyObject *word_load(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 
-	(void)unused;
 	if (!is_open(self))
 		return NULL;
 	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, __atomic_load_n, __ATOMIC_SEQ_CST));
@@ -2464,10 +2264,8 @@ static PyObject *word_compare_exchange(PyObject *object, PyObject *const *args, 
 	struct object *self = (struct object *)object;
 	uint64_t expected, value;
 
-	if (nargs != 2) {
-		PyErr_SetString(PyExc_TypeError, "compare_exchange() needs (expected, value)");
-		return NULL;
-	}
+	if (nargs != 2)
+		return refuse(PyExc_TypeError, "compare_exchange() needs (expected, value)");
 	if (word_number(self, args[0], &expected) || word_number(self, args[1], &value) ||
 	    !is_open(self))
 		return NULL;
@@ -2486,10 +2284,8 @@ static PyObject *word_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 
 	if (parse(names, values, args, nargs, kwnames))
 		return NULL;
-	if (!values[0]) {
-		PyErr_SetString(PyExc_TypeError, "wait() needs the expected value");
-		return NULL;
-	}
+	if (!values[0])
+		return refuse(PyExc_TypeError, "wait() needs the expected value");
 	if (word_number(self, values[0], &request.expected) ||
 	    set_timeout(&request, values[1]) < 0 || !is_open(self) ||
 	    wait_for(self, COMPARE, &request, &result, NULL))
@@ -2512,10 +2308,8 @@ static PyObject *word_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	if (count && count != Py_None) {
 		if (!clamped(count, &n))
 			return NULL;
-		if (n < 0) {
-			PyErr_SetString(PyExc_ValueError, "count must be >= 0");
-			return NULL;
-		}
+		if (n < 0)
+			return refuse(PyExc_ValueError, "count must be >= 0");
 		most = n > INT_MAX ? INT_MAX : (unsigned int)n;
 	}
 	if (!is_open(self))
@@ -2524,12 +2318,11 @@ static PyObject *word_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
 }
 
-static PyObject *word_waiters(PyObject *object, PyObject *unused)
+static PyObject *word_waiters(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct object *self = (struct object *)object;
 	int ret;
 
-	(void)unused;
 	if (!is_open(self))
 		return NULL;
 	ret = memwait_waiters(self->address, self->flags);
@@ -2557,20 +2350,17 @@ static PyMethodDef word_methods[] = {
 	{ NULL }
 };
 
-static PyObject *word_size(PyObject *self, void *closure)
+static PyObject *word_private(PyObject *self, void *Py_UNUSED(closure))
 {
-	(void)closure;
-	return PyLong_FromLong(((struct object *)self)->size);
-}
-
-static PyObject *word_private(PyObject *self, void *closure)
-{
-	(void)closure;
 	return PyBool_FromLong(((struct object *)self)->flags & MEMWAIT_PRIVATE);
 }
 
+static PyMemberDef word_members[] = {
+	{ "size", T_INT, offsetof(struct object, size), READONLY, "The size in bytes." },
+	{ NULL }
+};
+
 static PyGetSetDef word_getset[] = {
-	{ "size", word_size, NULL, "The size in bytes.", NULL },
 	{ "private", word_private, NULL, "Whether only one process uses it.", NULL },
 	{ NULL }
 };
@@ -2582,6 +2372,7 @@ static PyType_Slot word_slots[] = {
 	{ Py_tp_traverse, object_traverse },
 	{ Py_tp_clear, object_clear },
 	{ Py_tp_methods, word_methods },
+	{ Py_tp_members, word_members },
 	{ Py_tp_getset, word_getset },
 	{ 0 }
 };
@@ -2601,10 +2392,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	struct loop *self;
 	int ret;
 
-	if (PyTuple_Size(args) || (kwargs && PyDict_Size(kwargs))) {
-		PyErr_SetString(PyExc_TypeError, "Loop() takes no arguments");
-		return NULL;
-	}
+	if (PyTuple_Size(args) || (kwargs && PyDict_Size(kwargs)))
+		return refuse(PyExc_TypeError, "Loop() takes no arguments");
 	self = (struct loop *)tp_alloc(type, 0);
 	if (!self)
 		return NULL;
@@ -2699,21 +2488,19 @@ static bool loop_is_open(const struct loop *self)
 	return false;
 }
 
-static PyObject *loop_fileno(PyObject *object, PyObject *unused)
+static PyObject *loop_fileno(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct loop *self = (struct loop *)object;
 
-	(void)unused;
 	return loop_is_open(self) ? PyLong_FromLong(memwait_loop_fd(self->loop)) : NULL;
 }
 
-static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
+static PyObject *loop_dispatch(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct loop *self = (struct loop *)object;
 	struct state *state;
 	int ret;
 
-	(void)unused;
 	if (!loop_is_open(self))
 		return NULL;
 	self->dispatching++;
@@ -2734,11 +2521,10 @@ static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
 	return fail_as(state->loop_failed, -ret);
 }
 
-static PyObject *loop_close(PyObject *object, PyObject *unused)
+static PyObject *loop_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	PyObject *ended = PyList_New(0);
 
-	(void)unused;
 	if (!ended || !loop_end((struct loop *)object, ended))
 		return ended;
 	Py_DECREF(ended);
@@ -2898,10 +2684,8 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O!Oi|OO", target->state->loop, &loop, &callback, &verb,
 			      &timeout, &argument))
 		return NULL;
-	if (!has_verb(target, verb)) {
-		PyErr_SetString(PyExc_ValueError, "not an operation of this object");
-		return NULL;
-	}
+	if (!has_verb(target, verb))
+		return refuse(PyExc_ValueError, "not an operation of this object");
 	self = PyObject_GC_New(struct operation, target->state->operation);
 	if (!self)
 		return NULL;
@@ -2949,11 +2733,10 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	return (PyObject *)self;
 }
 
-static PyObject *operation_cancel(PyObject *object, PyObject *unused)
+static PyObject *operation_cancel(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct operation *self = (struct operation *)object;
 
-	(void)unused;
 	if (!self->link)
 		return PyBool_FromLong(self->result == ECANCELED);
 	/* The call fails only in a child process: the operation is the parent's. */
@@ -2969,18 +2752,15 @@ static bool lost_lock(const struct operation *self)
 	       !has_lock(self->result);
 }
 
-static PyObject *operation_finish(PyObject *object, PyObject *unused)
+static PyObject *operation_finish(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct operation *self = (struct operation *)object;
 	PyObject *ret;
 
-	(void)unused;
 	if (!is_open(self->object))
 		return NULL;
-	if (self->link && self->verb != WATCH) {
-		PyErr_SetString(PyExc_RuntimeError, "the operation is pending");
-		return NULL;
-	}
+	if (self->link && self->verb != WATCH)
+		return refuse(PyExc_RuntimeError, "the operation is pending");
 	if (self->result == ECANCELED || lost_lock(self))
 		ret = fail_as(PyExc_OSError, self->result);
 	else
@@ -3013,67 +2793,49 @@ static void undo(struct operation *self)
 	(void)ret;
 }
 
-static PyObject *operation_give_back(PyObject *object, PyObject *unused)
+static PyObject *operation_give_back(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct operation *self = (struct operation *)object;
 
-	(void)unused;
 	undo(self);
 	if (!self->link)
 		operation_let_go(self);
 	Py_RETURN_NONE;
 }
 
-static PyObject *operation_item(PyObject *object, void *closure)
+static PyObject *operation_item(PyObject *object, void *Py_UNUSED(closure))
 {
 	struct operation *self = (struct operation *)object;
 	bool has_item = self->verb == RECV && self->held && !self->link && !self->result &&
 			self->forks == forks;
 
-	(void)closure;
-	return or_none(has_item ? self->request.item : NULL);
+	return Py_NewRef(has_item ? self->request.item : Py_None);
 }
 
-static PyObject *operation_sent(PyObject *object, void *closure)
+static PyObject *operation_sent(PyObject *object, void *Py_UNUSED(closure))
 {
 	struct operation *self = (struct operation *)object;
 
-	(void)closure;
 	return PyBool_FromLong(self->verb == SEND && !self->link && !self->result &&
 			       self->forks == forks);
 }
 
-static PyObject *operation_lost_lock(PyObject *self, void *closure)
+static PyObject *operation_lost_lock(PyObject *self, void *Py_UNUSED(closure))
 {
-	(void)closure;
 	return PyBool_FromLong(lost_lock((struct operation *)self));
 }
 
-static PyObject *operation_loop(PyObject *self, void *closure)
+static PyObject *operation_pending(PyObject *self, void *Py_UNUSED(closure))
 {
-	(void)closure;
-	return or_none((PyObject *)((struct operation *)self)->loop);
-}
-
-static PyObject *operation_pending(PyObject *self, void *closure)
-{
-	(void)closure;
 	return PyBool_FromLong(!!((struct operation *)self)->link);
 }
 
-static PyObject *operation_callback(PyObject *self, void *closure)
-{
-	(void)closure;
-	return or_none(((struct operation *)self)->callback);
-}
-
-static PyObject *operation_take_count(PyObject *object, PyObject *unused)
+static PyObject *operation_take_count(PyObject *object, PyObject *Py_UNUSED(unused))
 {
 	struct operation *self = (struct operation *)object;
 	/* In a child process the notifies belong to the parent. */
 	PyObject *count = PyLong_FromUnsignedLong(self->forks == forks ? self->count : 0);
 
-	(void)unused;
 	if (count)
 		self->count = 0;
 	return count;
@@ -3092,11 +2854,16 @@ static PyMethodDef operation_methods[] = {
 	{ NULL }
 };
 
+static PyMemberDef operation_members[] = {
+	{ "loop", T_OBJECT, offsetof(struct operation, loop), READONLY,
+	  "The loop in which the operation began." },
+	{ "callback", T_OBJECT, offsetof(struct operation, callback), READONLY,
+	  "The function that is called at the end." },
+	{ NULL }
+};
+
 static PyGetSetDef operation_getset[] = {
 	{ "pending", operation_pending, NULL, "Whether the callback will still run.", NULL },
-	{ "loop", operation_loop, NULL, "The loop in which the operation began.", NULL },
-	{ "callback", operation_callback, NULL, "The function that is called at the end.",
-	  NULL },
 	{ "item", operation_item, NULL,
 	  "The item of a get, or None. Its queue cannot be closed before finish().", NULL },
 	{ "sent", operation_sent, NULL, "Whether a put of this process has sent its item.", NULL },
@@ -3110,6 +2877,7 @@ static PyType_Slot operation_slots[] = {
 	{ Py_tp_traverse, operation_traverse },
 	{ Py_tp_clear, operation_clear },
 	{ Py_tp_methods, operation_methods },
+	{ Py_tp_members, operation_members },
 	{ Py_tp_getset, operation_getset },
 	{ 0 }
 };
@@ -3124,10 +2892,8 @@ static PyType_Spec operation_spec = {
 
 /* The module */
 
-static PyObject *available(PyObject *module, PyObject *unused)
+static PyObject *available(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-	(void)module;
-	(void)unused;
 	return PyBool_FromLong(!memwait_available());
 }
 
