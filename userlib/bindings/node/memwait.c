@@ -103,10 +103,6 @@ DEFINE_ACTION(rwlock, destroy)
 DEFINE_ACTION(barrier, destroy)
 DEFINE_ACTION(waitgroup, destroy)
 DEFINE_ACTION(event, destroy)
-DEFINE_ACTION(barrier, reset)
-DEFINE_ACTION(barrier, abort)
-DEFINE_ACTION(event, set)
-DEFINE_ACTION(event, clear)
 DEFINE_START(mutex, lock)
 DEFINE_START(rwlock, rdlock)
 DEFINE_START(rwlock, wrlock)
@@ -268,6 +264,24 @@ static napi_value throw_errno(napi_env env, int err)
 	return NULL;
 }
 
+/* For a function of the library that returns 0 or an error. */
+static napi_value result_of(napi_env env, int err)
+{
+	return err ? throw(env, err) : undefined(env);
+}
+
+/* For a function that returns whether something is so, or a negative error number. */
+static napi_value truth_of(napi_env env, int ret)
+{
+	return ret < 0 ? throw(env, ret) : boolean(env, ret);
+}
+
+/* For a function that returns a number, or a negative error number. */
+static napi_value number_of(napi_env env, int ret)
+{
+	return ret < 0 ? throw(env, ret) : number(env, ret);
+}
+
 /* Missing arguments are undefined. */
 static struct state *arguments(napi_env env, napi_callback_info info, napi_value *args)
 {
@@ -291,6 +305,22 @@ static uint32_t count_from(napi_env env, napi_value value)
 	double n = number_from(env, value);
 
 	return n >= UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static int32_t int32_from(napi_env env, napi_value value)
+{
+	int32_t n = 0;
+
+	napi_get_value_int32(env, value, &n);
+	return n;
+}
+
+static bool boolean_from(napi_env env, napi_value value)
+{
+	bool b = false;
+
+	napi_get_value_bool(env, value, &b);
+	return b;
 }
 
 static void *external_from(napi_env env, napi_value value)
@@ -1084,8 +1114,7 @@ static napi_value wait_word(napi_env env, napi_callback_info info)
 	struct state *state = arguments(env, info, args);
 	napi_valuetype type = napi_undefined;
 	struct wait *wait = calloc(1, sizeof(*wait));
-	int32_t expected = 0;
-	int64_t expected_64 = 0;
+	int64_t expected = 0;
 	bool lossless;
 
 	if (!wait)
@@ -1099,10 +1128,10 @@ static napi_value wait_word(napi_env env, napi_callback_info info)
 		return NULL;
 	}
 	if (wait->is_64)
-		napi_get_value_bigint_int64(env, args[2], &expected_64, &lossless);
+		napi_get_value_bigint_int64(env, args[2], &expected, &lossless);
 	else
-		napi_get_value_int32(env, args[2], &expected);
-	wait->expected = wait->is_64 ? (uint64_t)expected_64 : (uint32_t)expected;
+		expected = (uint32_t)int32_from(env, args[2]);
+	wait->expected = (uint64_t)expected;
 	napi_typeof(env, args[4], &type);
 	/* The kernel compares the word again, in one step with queueing. */
 	if (differs(wait)) {
@@ -1119,14 +1148,12 @@ static napi_value notify(napi_env env, napi_callback_info info)
 	napi_value args[MOST_ARGUMENTS];
 	bool is_64;
 	void *word;
-	int ret;
 
 	arguments(env, info, args);
 	word = word_at(env, args[0], args[1], &is_64);
 	if (!word)
 		return NULL;
-	ret = memwait_notify(word, count_from(env, args[2]), 0);
-	return ret < 0 ? throw(env, ret) : number(env, ret);
+	return number_of(env, memwait_notify(word, count_from(env, args[2]), 0));
 }
 
 /* (view, index): the number of waiters */
@@ -1134,14 +1161,12 @@ static napi_value waiters(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	void *word;
-	int ret;
 
 	arguments(env, info, args);
 	word = word_at(env, args[0], args[1], NULL);
 	if (!word)
 		return NULL;
-	ret = memwait_waiters(word, 0);
-	return ret < 0 ? throw(env, ret) : number(env, ret);
+	return number_of(env, memwait_waiters(word, 0));
 }
 
 /* Objects */
@@ -1290,7 +1315,7 @@ static napi_value init(napi_env env, napi_callback_info info)
 		err = memwait_event_init(object->memory, flags);
 		break;
 	}
-	return err ? throw(env, err) : undefined(env);
+	return result_of(env, err);
 }
 
 /* (channel): its item size; fails unless the whole channel is within the buffer */
@@ -1332,11 +1357,6 @@ static napi_value channel_size(napi_env env, napi_callback_info info)
 	return NULL;
 }
 
-static bool has_item(enum call call)
-{
-	return call == CALL_SEND || call == CALL_RECV;
-}
-
 /*
  * Fails, with an exception, if the item size has changed, if there is no memory, or if the view has
  * shrunk.
@@ -1372,6 +1392,28 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 }
 
 /*
+ * Makes a wait for a call, with a copy of the @item if it has one. Returns NULL with an exception.
+ */
+static struct wait *wait_new(napi_env env, struct state *state, enum call call,
+			     const struct object *object, napi_value item)
+{
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	if (!wait) {
+		throw(env, ENOMEM);
+		return NULL;
+	}
+	wait->state = state;
+	wait->users = 1;
+	wait->call = call;
+	wait->object = object->memory;
+	if ((call != CALL_SEND && call != CALL_RECV) || take_item(env, wait, object, item))
+		return wait;
+	wait_put(wait);
+	return NULL;
+}
+
+/*
  * (call, object, ms, mutex or item, keeper, with handle): undefined, true for EOWNERDEAD, or an
  * item; with a keeper of the memory, a promise of these. Without a keeper the call blocks, and an
  * additional argument keeps the objects alive.
@@ -1384,29 +1426,18 @@ static napi_value wait_object(napi_env env, napi_callback_info info)
 	struct object *object = object_of_call(env, args, &call), *mutex = NULL;
 	napi_valuetype type = napi_undefined;
 	struct wait *wait;
-	bool with_handle = false;
 
 	if (object && call == CALL_WAIT)
 		mutex = object_from(env, args[3], KIND_MUTEX);
 	if (!object || (call == CALL_WAIT && !mutex))
 		return NULL;
-	wait = calloc(1, sizeof(*wait));
+	wait = wait_new(env, state, call, object, args[3]);
 	if (!wait)
-		return throw(env, ENOMEM);
-	wait->state = state;
-	wait->users = 1;
-	wait->call = call;
-	wait->object = object->memory;
-	if (mutex) {
-		wait->mutex = mutex->memory;
-	} else if (has_item(wait->call) && !take_item(env, wait, object, args[3])) {
-		wait_put(wait);
 		return NULL;
-	}
+	wait->mutex = mutex ? mutex->memory : NULL;
 	napi_typeof(env, args[4], &type);
-	napi_get_value_bool(env, args[5], &with_handle);
 	return begin(env, wait, number_from(env, args[2]), type == napi_undefined ? NULL : args[4],
-		     with_handle);
+		     boolean_from(env, args[5]));
 }
 
 /* (call, object, item): the result of a wait, or false if it would have to wait */
@@ -1416,33 +1447,16 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 	struct state *state = arguments(env, info, args);
 	enum call call;
 	struct object *object = object_of_call(env, args, &call);
-	struct wait *wait;
+	struct wait *wait = object ? wait_new(env, state, call, object, args[2]) : NULL;
 
-	if (!object)
-		return NULL;
-	wait = calloc(1, sizeof(*wait));
 	if (!wait)
-		return throw(env, ENOMEM);
-	wait->state = state;
-	wait->users = 1;
-	wait->call = call;
-	wait->object = object->memory;
-	if (has_item(wait->call) && !take_item(env, wait, object, args[2])) {
-		wait_put(wait);
 		return NULL;
-	}
-	switch (wait->call) {
-	case CALL_SEND:
-		wait->result = memwait_channel_trysend(object->memory, wait->item,
-						       wait->item_size);
-		break;
-	case CALL_RECV:
-		wait->result = memwait_channel_tryrecv(object->memory, wait->item,
-						       wait->item_size);
-		break;
-	default:
-		wait->result = verbs[call].attempt ? verbs[call].attempt(object->memory) : EINVAL;
-	}
+	if (call == CALL_SEND)
+		wait->result = memwait_channel_trysend(wait->object, wait->item, wait->item_size);
+	else if (call == CALL_RECV)
+		wait->result = memwait_channel_tryrecv(wait->object, wait->item, wait->item_size);
+	else
+		wait->result = verbs[call].attempt ? verbs[call].attempt(wait->object) : EINVAL;
 	if (wait->result == EBUSY || wait->result == EAGAIN) {
 		wait_put(wait);
 		return boolean(env, false);
@@ -1467,10 +1481,54 @@ static napi_value cancel(napi_env env, napi_callback_info info)
 	return boolean(env, true);
 }
 
-static napi_value result_of(napi_env env, int err)
+/* Returns the value, or a negative error number. */
+static int value_of_sem(memwait_sem_t *sem)
 {
-	return err ? throw(env, err) : undefined(env);
+	int value, err = memwait_sem_getvalue(sem, &value);
+
+	return err ? -err : value;
 }
+
+/*
+ * A function of JavaScript for an object of one kind, which calls one function of the library.
+ * @result: an expression of the arguments @args, of which the first is the object, and of the
+ * @memory of the object.
+ */
+#define DEFINE_FUNCTION(name, kind_of_object, result)				\
+static napi_value name(napi_env env, napi_callback_info info)			\
+{										\
+	napi_value args[MOST_ARGUMENTS];					\
+	struct object *object;							\
+	void *memory;								\
+										\
+	arguments(env, info, args);						\
+	object = object_from(env, args[0], kind_of_object);			\
+	if (!object)								\
+		return NULL;							\
+	memory = object->memory;						\
+	return result;								\
+}
+
+DEFINE_FUNCTION(close_channel, KIND_CHANNEL, result_of(env, memwait_channel_close(memory)))
+DEFINE_FUNCTION(channel_length, KIND_CHANNEL, number(env, (double)memwait_channel_length(memory)))
+/* (wait group, number to add) */
+DEFINE_FUNCTION(add, KIND_WAITGROUP,
+		result_of(env, memwait_waitgroup_add(memory, int32_from(env, args[1]))))
+/* (condition, count) */
+DEFINE_FUNCTION(signal_cond, KIND_COND,
+		result_of(env, memwait_cond_notify(memory, count_from(env, args[1]))))
+/* (barrier, true: reset; false: abort) */
+DEFINE_FUNCTION(break_barrier, KIND_BARRIER,
+		result_of(env, boolean_from(env, args[1]) ? memwait_barrier_reset(memory) :
+							    memwait_barrier_abort(memory)))
+/* (event, true: set; false: clear) */
+DEFINE_FUNCTION(change_event, KIND_EVENT,
+		result_of(env, boolean_from(env, args[1]) ? memwait_event_set(memory) :
+							    memwait_event_clear(memory)))
+DEFINE_FUNCTION(event_is_set, KIND_EVENT, truth_of(env, memwait_event_is_set(memory)))
+/* Whether a mutex is locked, by this thread if it checks owners. */
+DEFINE_FUNCTION(is_held, KIND_MUTEX, truth_of(env, memwait_mutex_is_held(memory)))
+DEFINE_FUNCTION(sem_value, KIND_SEM, number_of(env, value_of_sem(memory)))
 
 static napi_value act(napi_env env, napi_callback_info info, bool mends)
 {
@@ -1499,75 +1557,6 @@ static napi_value mend(napi_env env, napi_callback_info info)
 	return act(env, info, true);
 }
 
-static napi_value close_channel(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_CHANNEL);
-	return object ? result_of(env, memwait_channel_close(object->memory)) : NULL;
-}
-
-/* (wait group, number to add) */
-static napi_value add(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	int32_t delta = 0;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_WAITGROUP);
-	if (!object)
-		return NULL;
-	napi_get_value_int32(env, args[1], &delta);
-	return result_of(env, memwait_waitgroup_add(object->memory, delta));
-}
-
-/* (object, true: @action; false: @other) */
-static napi_value choose(napi_env env, napi_callback_info info, enum kind kind,
-			 int (*action)(void *memory), int (*other)(void *memory))
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	bool first = false;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], kind);
-	if (!object)
-		return NULL;
-	napi_get_value_bool(env, args[1], &first);
-	return result_of(env, (first ? action : other)(object->memory));
-}
-
-/* (barrier, true: reset; false: abort) */
-static napi_value break_barrier(napi_env env, napi_callback_info info)
-{
-	return choose(env, info, KIND_BARRIER, call_barrier_reset, call_barrier_abort);
-}
-
-/* (event, true: set; false: clear) */
-static napi_value change_event(napi_env env, napi_callback_info info)
-{
-	return choose(env, info, KIND_EVENT, call_event_set,
-		      call_event_clear);
-}
-
-/* (event): whether it is set */
-static napi_value event_is_set(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	int ret;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_EVENT);
-	if (!object)
-		return NULL;
-	ret = memwait_event_is_set(object->memory);
-	return ret < 0 ? throw(env, ret) : boolean(env, ret);
-}
-
 /* (object): its flags, which are at the same position as in the initialisers of memwait.h */
 static napi_value flags_of(napi_env env, napi_callback_info info)
 {
@@ -1579,21 +1568,6 @@ static napi_value flags_of(napi_env env, napi_callback_info info)
 	object = external_from(env, args[0]);
 	words = object->memory;
 	return number(env, kinds[object->kind].flags_at ? words[kinds[object->kind].flags_at] : 0);
-}
-
-/* (mutex): whether it is locked, by this thread if it checks owners */
-static napi_value is_held(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	int ret;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_MUTEX);
-	if (!object)
-		return NULL;
-	ret = memwait_mutex_is_held(object->memory);
-	return ret < 0 ? throw(env, ret) : boolean(env, ret);
 }
 
 /* (object): the number of waiters for any byte of it */
@@ -1617,19 +1591,6 @@ static napi_value object_waiters(napi_env env, napi_callback_info info)
 	return number(env, sum);
 }
 
-/* (object, count) */
-static napi_value signal_cond(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_COND);
-	if (!object)
-		return NULL;
-	return result_of(env, memwait_cond_notify(object->memory, count_from(env, args[1])));
-}
-
 static napi_value destroy(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1638,32 +1599,6 @@ static napi_value destroy(napi_env env, napi_callback_info info)
 	arguments(env, info, args);
 	object = external_from(env, args[0]);
 	return result_of(env, kinds[object->kind].destroy(object->memory));
-}
-
-/* (object): the number of items in a channel */
-static napi_value channel_length(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_CHANNEL);
-	return object ? number(env, (double)memwait_channel_length(object->memory)) : NULL;
-}
-
-/* (object): the value of a semaphore */
-static napi_value sem_value(napi_env env, napi_callback_info info)
-{
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	int value = 0, err;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_SEM);
-	if (!object)
-		return NULL;
-	err = memwait_sem_getvalue(object->memory, &value);
-	return err ? throw(env, err) : number(env, value);
 }
 
 /* Throws if the device cannot be used. */
