@@ -756,6 +756,19 @@ private:
 };
 
 /*
+ * co_await of the @Function memwait_*_clock*_async() of an object. Without @then there is no
+ * deadline. For @finish see awaitable.
+ */
+template <auto Function, class Object, class Finish>
+auto awaiting(loop &owner, Object *object, const std::optional<deadline> &then, Finish finish)
+{
+	return awaitable(owner, [object, then](memwait_op_t *op, auto &) {
+		return Function(object, then ? then->clock : CLOCK_MONOTONIC,
+				then ? &then->time : nullptr, op);
+	}, std::move(finish));
+}
+
+/*
  * @Finish returns a guard. A guard that is not stored in a variable unlocks at the end of its
  * statement.
  */
@@ -792,26 +805,28 @@ inline loop &own_loop()
 }
 
 /*
- * The common functions of mutexes, with the standard library's names. @Mutex::settle(err, no)
- * converts the result of the library: it returns true if the mutex is locked, false for @no, and
- * throws otherwise.
+ * The functions of mutexes, and of read-write locks for writers, with the standard library's names.
+ * @Native is the type of the C library, and @Lock and so on are its functions.
+ * @Mutex::settle(err, no) converts their result: it returns true if the mutex is locked, false for @no, and throws
+ * otherwise.
  */
-template <class Mutex>
-class lockable {
+template <class Mutex, class Native, auto Lock, auto Trylock, auto Clocklock, auto Async,
+	  auto Unlock>
+class exclusive {
 public:
-	using native_handle_type = memwait_mutex_t *;
+	using native_handle_type = Native *;
 
-	lockable(const lockable &) = delete;
-	lockable &operator=(const lockable &) = delete;
+	exclusive(const exclusive &) = delete;
+	exclusive &operator=(const exclusive &) = delete;
 
 	void lock()
 	{
-		self().settle(memwait_mutex_lock(handle()), 0);
+		settle(Lock(handle()), 0);
 	}
 
 	[[nodiscard]] bool try_lock()
 	{
-		return self().settle(memwait_mutex_trylock(handle()), EBUSY);
+		return settle(Trylock(handle()), EBUSY);
 	}
 
 	template <class Rep, class Period>
@@ -830,53 +845,66 @@ public:
 
 	void unlock()
 	{
-		check(memwait_mutex_unlock(handle()), "memwait: unlocking a mutex");
+		check(Unlock(handle()), "memwait: unlocking a mutex");
 	}
 
 #ifdef __cpp_impl_coroutine
 	/* co_await returns a std::unique_lock. After a timeout, it does not own the mutex. */
 	auto lock_async(loop &owner)
 	{
-		return locking(owner, [this](memwait_op_t *op, auto &) {
-			return memwait_mutex_lock_async(handle(), op);
-		}, [this](int err, bool) {
-			self().settle(err, 0);
-			return std::unique_lock<Mutex>(self(), std::adopt_lock);
-		});
+		return async<std::unique_lock, Async>(owner, std::nullopt);
 	}
 
 	auto try_lock_async(loop &owner, const deadline &then)
 	{
-		return locking(owner, [this, then](memwait_op_t *op, auto &) {
-			return memwait_mutex_clocklock_async(handle(), then.clock, &then.time, op);
-		}, [this](int err, bool) {
-			if (!self().settle(err, ETIMEDOUT))
-				return std::unique_lock<Mutex>(self(), std::defer_lock);
-			return std::unique_lock<Mutex>(self(), std::adopt_lock);
-		});
+		return async<std::unique_lock, Async>(owner, then);
 	}
 #endif
 
 protected:
-	constexpr lockable() noexcept = default;
+	constexpr exclusive() noexcept = default;
 
-private:
 	Mutex &self() noexcept
 	{
 		return static_cast<Mutex &>(*this);
 	}
 
-	memwait_mutex_t *handle() noexcept
+	Native *handle() noexcept
 	{
 		return self().native_handle();
 	}
 
+	bool settle(int err, int no)
+	{
+		return self().settle(err, no);
+	}
+
+#ifdef __cpp_impl_coroutine
+	template <template <class> class Guard, auto Function>
+	auto async(loop &owner, const std::optional<deadline> &then)
+	{
+		return locking(owner, [this, then](memwait_op_t *op, auto &) {
+			return Function(handle(), then ? then->clock : CLOCK_MONOTONIC,
+					then ? &then->time : nullptr, op);
+		}, [this](int err, bool) {
+			if (!settle(err, ETIMEDOUT))
+				return Guard<Mutex>(self(), std::defer_lock);
+			return Guard<Mutex>(self(), std::adopt_lock);
+		});
+	}
+#endif
+
+private:
 	bool try_lock_by(const deadline &then)
 	{
-		return self().settle(memwait_mutex_clocklock(handle(), then.clock, &then.time),
-				     ETIMEDOUT);
+		return settle(Clocklock(handle(), then.clock, &then.time), ETIMEDOUT);
 	}
 };
+
+template <class Mutex>
+using lockable = exclusive<Mutex, memwait_mutex_t, memwait_mutex_lock, memwait_mutex_trylock,
+			   memwait_mutex_clocklock, memwait_mutex_clocklock_async,
+			   memwait_mutex_unlock>;
 
 } /* namespace detail */
 
@@ -899,7 +927,7 @@ public:
 	}
 
 private:
-	friend class detail::lockable<basic_mutex>;
+	friend detail::lockable<basic_mutex>;
 	friend class condition_variable;
 
 	bool settle(int err, int no)
@@ -956,7 +984,7 @@ public:
 	}
 
 private:
-	friend class detail::lockable<robust_mutex>;
+	friend detail::lockable<robust_mutex>;
 	friend class condition_variable;
 
 	bool settle(int err, int no)
@@ -1135,21 +1163,14 @@ public:
 	 * is waiting, @lock does not own the mutex any more.
 	 */
 	template <class Mutex>
-	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock)
-	{
-		check_owned(lock);
-		return detail::awaitable(owner, [this, &lock](memwait_op_t *op, auto &) {
-			return memwait_cond_wait_async(&cond_, lock.mutex()->native_handle(), op);
-		}, waited<Mutex>{ lock });
-	}
-
-	template <class Mutex>
-	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock, const deadline &then)
+	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock,
+			const std::optional<deadline> &then = {})
 	{
 		check_owned(lock);
 		return detail::awaitable(owner, [this, &lock, then](memwait_op_t *op, auto &) {
 			return memwait_cond_clockwait_async(&cond_, lock.mutex()->native_handle(),
-							    then.clock, &then.time, op);
+							    then ? then->clock : CLOCK_MONOTONIC,
+							    then ? &then->time : nullptr, op);
 		}, waited<Mutex>{ lock });
 	}
 #endif
@@ -1263,52 +1284,25 @@ private:
 
 namespace detail {
 
-/* The common functions of read-write locks. For @Mutex::settle(), see mutexes. */
 template <class Mutex>
-class shared_lockable {
+using write_lockable = exclusive<Mutex, memwait_rwlock_t, memwait_rwlock_wrlock,
+				 memwait_rwlock_trywrlock, memwait_rwlock_clockwrlock,
+				 memwait_rwlock_clockwrlock_async, memwait_rwlock_unlock>;
+
+/* The functions of read-write locks for readers and writers. */
+template <class Mutex>
+class shared_lockable : public write_lockable<Mutex> {
 public:
-	using native_handle_type = memwait_rwlock_t *;
-
-	shared_lockable(const shared_lockable &) = delete;
-	shared_lockable &operator=(const shared_lockable &) = delete;
-
-	void lock()
-	{
-		self().settle(memwait_rwlock_wrlock(handle()), 0);
-	}
-
-	[[nodiscard]] bool try_lock()
-	{
-		return self().settle(memwait_rwlock_trywrlock(handle()), EBUSY);
-	}
-
-	template <class Rep, class Period>
-	[[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
-	{
-		return lock_by(time);
-	}
-
-	template <class Clock, class Duration>
-	[[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
-	{
-		return !detail::call_until(time, [this](const deadline &then) {
-			return lock_by(then) ? 0 : ETIMEDOUT;
-		});
-	}
-
-	void unlock()
-	{
-		check(memwait_rwlock_unlock(handle()), "memwait: unlocking a shared mutex");
-	}
-
 	void lock_shared()
 	{
-		settle_shared([this] { return memwait_rwlock_rdlock(handle()); }, 0);
+		settle_shared([this] { return memwait_rwlock_rdlock(this->handle()); }, 0);
 	}
 
 	[[nodiscard]] bool try_lock_shared()
 	{
-		return settle_shared([this] { return memwait_rwlock_tryrdlock(handle()); }, EBUSY);
+		return settle_shared([this] {
+			return memwait_rwlock_tryrdlock(this->handle());
+		}, EBUSY);
 	}
 
 	template <class Rep, class Period>
@@ -1328,29 +1322,21 @@ public:
 
 	void unlock_shared()
 	{
-		unlock();
+		this->unlock();
 	}
 
 #ifdef __cpp_impl_coroutine
-	/* co_await returns a std::unique_lock or std::shared_lock; see mutexes. */
-	auto lock_async(loop &owner)
-	{
-		return async<std::unique_lock, memwait_rwlock_wrlock_async>(owner);
-	}
-
-	auto try_lock_async(loop &owner, const deadline &then)
-	{
-		return async_by<std::unique_lock, memwait_rwlock_clockwrlock_async>(owner, then);
-	}
-
+	/* co_await returns a std::shared_lock, like lock_async(). */
 	auto lock_shared_async(loop &owner)
 	{
-		return async<std::shared_lock, memwait_rwlock_rdlock_async>(owner);
+		return this->template async<std::shared_lock, memwait_rwlock_clockrdlock_async>(
+			owner, std::nullopt);
 	}
 
 	auto try_lock_shared_async(loop &owner, const deadline &then)
 	{
-		return async_by<std::shared_lock, memwait_rwlock_clockrdlock_async>(owner, then);
+		return this->template async<std::shared_lock, memwait_rwlock_clockrdlock_async>(
+			owner, then);
 	}
 #endif
 
@@ -1358,26 +1344,10 @@ protected:
 	constexpr shared_lockable() noexcept = default;
 
 private:
-	Mutex &self() noexcept
-	{
-		return static_cast<Mutex &>(*this);
-	}
-
-	memwait_rwlock_t *handle() noexcept
-	{
-		return self().native_handle();
-	}
-
-	bool lock_by(const deadline &then)
-	{
-		return self().settle(memwait_rwlock_clockwrlock(handle(), then.clock, &then.time),
-				     ETIMEDOUT);
-	}
-
 	bool lock_shared_by(const deadline &then)
 	{
 		return settle_shared([&] {
-			return memwait_rwlock_clockrdlock(handle(), then.clock, &then.time);
+			return memwait_rwlock_clockrdlock(this->handle(), then.clock, &then.time);
 		}, ETIMEDOUT);
 	}
 
@@ -1388,36 +1358,11 @@ private:
 		int err;
 
 		while ((err = call()) == EOWNERDEAD) {
-			self().settle(err, no);
-			unlock();
+			this->settle(err, no);
+			this->unlock();
 		}
-		return self().settle(err, no);
+		return this->settle(err, no);
 	}
-
-#ifdef __cpp_impl_coroutine
-	template <template <class> class Guard, auto Function>
-	auto async(loop &owner)
-	{
-		return locking(owner, [this](memwait_op_t *op, auto &) {
-			return Function(handle(), op);
-		}, [this](int err, bool) {
-			self().settle(err, 0);
-			return Guard<Mutex>(self(), std::adopt_lock);
-		});
-	}
-
-	template <template <class> class Guard, auto Function>
-	auto async_by(loop &owner, const deadline &then)
-	{
-		return locking(owner, [this, then](memwait_op_t *op, auto &) {
-			return Function(handle(), then.clock, &then.time, op);
-		}, [this](int err, bool) {
-			if (!self().settle(err, ETIMEDOUT))
-				return Guard<Mutex>(self(), std::defer_lock);
-			return Guard<Mutex>(self(), std::adopt_lock);
-		});
-	}
-#endif
 };
 
 } /* namespace detail */
@@ -1447,7 +1392,7 @@ public:
 	}
 
 private:
-	friend class detail::shared_lockable<basic_shared_mutex>;
+	friend detail::write_lockable<basic_shared_mutex>;
 
 	bool settle(int err, int no)
 	{
@@ -1513,7 +1458,7 @@ public:
 #endif
 
 private:
-	friend class detail::shared_lockable<robust_shared_mutex>;
+	friend detail::write_lockable<robust_shared_mutex>;
 
 	bool settle(int err, int no)
 	{
@@ -1611,20 +1556,16 @@ public:
 #ifdef __cpp_impl_coroutine
 	auto acquire_async(loop &owner)
 	{
-		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
-			return memwait_sem_wait_async(&sem_, op);
-		}, [](int err, bool) {
-			detail::check(err, "memwait::counting_semaphore::acquire_async");
-		});
+		return detail::awaiting<memwait_sem_clockwait_async>(
+			owner, &sem_, std::nullopt, [](int err, bool) {
+				detail::check(err, "memwait::counting_semaphore::acquire_async");
+			});
 	}
 
 	auto try_acquire_async(loop &owner, const deadline &then)
 	{
-		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
-			return memwait_sem_clockwait_async(&sem_, then.clock, &then.time, op);
-		}, [](int err, bool) {
-			return check_timed(err);
-		});
+		return detail::awaiting<memwait_sem_clockwait_async>(
+			owner, &sem_, then, [](int err, bool) { return check_timed(err); });
 	}
 #endif
 
@@ -1760,19 +1701,10 @@ public:
 	}
 
 #ifdef __cpp_impl_coroutine
-	auto arrive_and_wait_async(loop &owner)
+	auto arrive_and_wait_async(loop &owner, const std::optional<deadline> &then = {})
 	{
-		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
-			return memwait_barrier_wait_async(&barrier_, op);
-		}, [](int err, bool) { return to_status(err); });
-	}
-
-	auto arrive_and_wait_async(loop &owner, const deadline &then)
-	{
-		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
-			return memwait_barrier_clockwait_async(&barrier_, then.clock, &then.time,
-							       op);
-		}, [](int err, bool) { return to_status(err); });
+		return detail::awaiting<memwait_barrier_clockwait_async>(
+			owner, &barrier_, then, [](int err, bool) { return to_status(err); });
 	}
 #endif
 
@@ -1886,17 +1818,16 @@ public:
 #ifdef __cpp_impl_coroutine
 	auto wait_async(loop &owner) const
 	{
-		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
-			return memwait_waitgroup_wait_async(&group_, op);
-		}, [](int err, bool) { detail::check(err, "memwait::latch::wait_async"); });
+		return detail::awaiting<memwait_waitgroup_clockwait_async>(
+			owner, &group_, std::nullopt, [](int err, bool) {
+				detail::check(err, "memwait::latch::wait_async");
+			});
 	}
 
 	auto wait_async(loop &owner, const deadline &then) const
 	{
-		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
-			return memwait_waitgroup_clockwait_async(&group_, then.clock, &then.time,
-								 op);
-		}, [](int err, bool) { return check_timed(err); });
+		return detail::awaiting<memwait_waitgroup_clockwait_async>(
+			owner, &group_, then, [](int err, bool) { return check_timed(err); });
 	}
 #endif
 
@@ -1972,16 +1903,16 @@ public:
 #ifdef __cpp_impl_coroutine
 	auto wait_async(loop &owner) const
 	{
-		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
-			return memwait_event_wait_async(&event_, op);
-		}, [](int err, bool) { detail::check(err, "memwait::event::wait_async"); });
+		return detail::awaiting<memwait_event_clockwait_async>(
+			owner, &event_, std::nullopt, [](int err, bool) {
+				detail::check(err, "memwait::event::wait_async");
+			});
 	}
 
 	auto wait_async(loop &owner, const deadline &then) const
 	{
-		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
-			return memwait_event_clockwait_async(&event_, then.clock, &then.time, op);
-		}, [](int err, bool) { return check_timed(err); });
+		return detail::awaiting<memwait_event_clockwait_async>(
+			owner, &event_, then, [](int err, bool) { return check_timed(err); });
 	}
 #endif
 
