@@ -603,11 +603,8 @@ static inline int tryread(struct rwlock *lock)
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
-	int ret;
+	int ret = rwlock_is_valid(lock) ? memwait_need_device() : EINVAL;
 
-	if (!rwlock_is_valid(lock))
-		return EINVAL;
-	ret = memwait_need_device();
 	return ret ? ret : rwlock_locked(lock, false, tryread(lock));
 }
 
@@ -663,11 +660,8 @@ static inline int trywrite(struct rwlock *lock)
 int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
-	int ret;
+	int ret = rwlock_is_valid(lock) ? memwait_need_device() : EINVAL;
 
-	if (!rwlock_is_valid(lock))
-		return EINVAL;
-	ret = memwait_need_device();
 	return ret ? ret : rwlock_locked(lock, true, trywrite(lock));
 }
 

@@ -76,11 +76,19 @@ static int word_step(struct memwait_op *op, int outcome)
 	return ret == MEMWAIT_PENDING ? MEMWAIT_OP_WAITS : ret;
 }
 
-/* Passes a wake-up to the next waiter of the word. Returns 0 or a negative error number. */
+/*
+ * Passes a wake-up to the next waiter of the word, or of the word that ended a wait for several
+ * words. Returns 0 or a negative error number.
+ */
 static int word_pass_on(const struct memwait_op *op, int outcome)
 {
-	int ret = memwait_was_woken(outcome) ? memwait_wake(op->object, 1, op->word.flags) : 0;
+	const struct memwait_wait *wait = (const struct memwait_wait *)op->object + op->index;
+	int ret = 0;
 
+	if (!(op->word.flags & MEMWAIT_GROUP))
+		ret = memwait_was_woken(outcome) ? memwait_wake(op->object, 1, op->word.flags) : 0;
+	else if (outcome == MEMWAIT_OK)
+		ret = memwait_wake((const void *)(uintptr_t)wait->addr, 1, wait->flags);
 	return ret < 0 ? ret : 0;
 }
 
@@ -92,26 +100,6 @@ static void word_undo(struct memwait_op *op, int outcome)
 static int word_give_back(struct memwait_op *op)
 {
 	return word_pass_on(op, op->outcome);
-}
-
-/* Like the function above, for the word that ended a wait for several words. */
-static int group_pass_on(const struct memwait_op *op, int outcome)
-{
-	const struct memwait_wait *wait = (const struct memwait_wait *)op->object + op->index;
-	int ret = outcome == MEMWAIT_OK ?
-		  memwait_wake((const void *)(uintptr_t)wait->addr, 1, wait->flags) : 0;
-
-	return ret < 0 ? ret : 0;
-}
-
-static void group_undo(struct memwait_op *op, int outcome)
-{
-	group_pass_on(op, outcome);
-}
-
-static int group_give_back(struct memwait_op *op)
-{
-	return group_pass_on(op, op->outcome);
 }
 
 /* Reports the notifies that have arrived, or that no more will arrive. */
@@ -140,12 +128,6 @@ static const struct memwait_op_kind word_kind = {
 	.step = word_step,
 	.undo = word_undo,
 	.give_back = word_give_back,
-	.has_outcomes = true,
-};
-static const struct memwait_op_kind group_kind = {
-	.step = word_step,
-	.undo = group_undo,
-	.give_back = group_give_back,
 	.has_outcomes = true,
 };
 static const struct memwait_op_kind watch_kind = {
@@ -220,7 +202,7 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 {
 	if (flags & WAIT_FLAGS)
 		return -EINVAL;
-	return word_begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
+	return word_begin(&word_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
 }
 
 static int notify_and_wait(const volatile void *target, unsigned int count,
