@@ -807,8 +807,8 @@ inline loop &own_loop()
 /*
  * The functions of mutexes, and of read-write locks for writers, with the standard library's names.
  * @Native is the type of the C library, and @Lock and so on are its functions.
- * @Mutex::settle(err, no) converts their result: it returns true if the mutex is locked, false for @no, and throws
- * otherwise.
+ * @Mutex::settle(err, no) converts their result: it returns true if the mutex is locked, false for
+ * @no, and throws otherwise.
  */
 template <class Mutex, class Native, auto Lock, auto Trylock, auto Clocklock, auto Async,
 	  auto Unlock>

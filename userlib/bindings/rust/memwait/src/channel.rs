@@ -454,19 +454,13 @@ unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
     type Output = Result<(), Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let (clock, time) = Deadline::until(deadline);
         let raw = self.channel.raw;
         let item = (&self.item as *const T).cast();
         let size = size_of::<T>();
 
         // SAFETY: the caller guarantees this.
-        unsafe {
-            match deadline {
-                None => memwait_channel_send_async(raw, item, size, op),
-                Some(time) => {
-                    memwait_channel_clocksend_async(raw, item, size, time.clock, &time.time, op)
-                }
-            }
-        }
+        unsafe { memwait_channel_clocksend_async(raw, item, size, clock, time, op) }
     }
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {
@@ -524,24 +518,13 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
     }
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let (clock, time) = Deadline::until(deadline);
         let raw = self.channel.raw;
         let item = self.item.get();
         let size = size_of::<T>();
 
         // SAFETY: the caller guarantees this.
-        unsafe {
-            match deadline {
-                None => memwait_channel_recv_async(raw, item.cast(), size, op),
-                Some(time) => memwait_channel_clockrecv_async(
-                    raw,
-                    item.cast(),
-                    size,
-                    time.clock,
-                    &time.time,
-                    op,
-                ),
-            }
-        }
+        unsafe { memwait_channel_clockrecv_async(raw, item.cast(), size, clock, time, op) }
     }
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {

@@ -153,16 +153,12 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T
     type Output = Result<(MutexGuard<T, P>, bool), P::Failure>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let (clock, time) = Deadline::until(deadline);
         let cond = self.cond.raw.get();
         let mutex = self.place.mutex(TOKEN).raw();
 
         // SAFETY: the caller guarantees this; not_begun() has not run, so the mutex is locked.
-        unsafe {
-            match deadline {
-                None => memwait_cond_wait_async(cond, mutex, op),
-                Some(time) => memwait_cond_clockwait_async(cond, mutex, time.clock, &time.time, op),
-            }
-        }
+        unsafe { memwait_cond_clockwait_async(cond, mutex, clock, time, op) }
     }
 
     fn output(&self, result: c_int, at_once: bool) -> Self::Output {

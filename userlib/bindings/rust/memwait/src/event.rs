@@ -93,15 +93,10 @@ unsafe impl Wait for UntilSet {
     type Output = Result<(), Error>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
-        let raw = self.0.raw.get();
+        let (clock, time) = Deadline::until(deadline);
 
         // SAFETY: the caller guarantees this.
-        unsafe {
-            match deadline {
-                None => memwait_event_wait_async(raw, op),
-                Some(time) => memwait_event_clockwait_async(raw, time.clock, &time.time, op),
-            }
-        }
+        unsafe { memwait_event_clockwait_async(self.0.raw.get(), clock, time, op) }
     }
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {

@@ -539,15 +539,10 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Locking<T
     type Output = Result<MutexGuard<T, P>, P::Failure>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
-        let raw = self.place.mutex(TOKEN).raw.get();
+        let (clock, time) = Deadline::until(deadline);
 
         // SAFETY: the caller guarantees this.
-        unsafe {
-            match deadline {
-                None => memwait_mutex_lock_async(raw, op),
-                Some(time) => memwait_mutex_clocklock_async(raw, time.clock, &time.time, op),
-            }
-        }
+        unsafe { memwait_mutex_clocklock_async(self.place.mutex(TOKEN).raw(), clock, time, op) }
     }
 
     fn output(&self, result: c_int, _: bool) -> Self::Output {

@@ -213,7 +213,7 @@ impl<T, P: Deref<Target = RwLock<T>>> DerefMut for WriteGuard<T, P> {
 }
 
 macro_rules! locking {
-    ($kind:ident, $guard:ident, $lock:ident, $clocklock:ident) => {
+    ($kind:ident, $guard:ident, $clocklock:ident) => {
         /// The operation that locks a read-write lock.
         pub struct $kind<T: 'static>(Ref<RwLock<T>>);
 
@@ -222,15 +222,10 @@ macro_rules! locking {
             type Output = Result<$guard<T, Ref<RwLock<T>>>, Error>;
 
             unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
-                let raw = self.0.raw.get();
+                let (clock, time) = Deadline::until(deadline);
 
                 // SAFETY: the caller guarantees this.
-                unsafe {
-                    match deadline {
-                        None => $lock(raw, op),
-                        Some(time) => $clocklock(raw, time.clock, &time.time, op),
-                    }
-                }
+                unsafe { $clocklock(self.0.raw.get(), clock, time, op) }
             }
 
             fn output(&self, result: c_int, _: bool) -> Self::Output {
@@ -241,15 +236,5 @@ macro_rules! locking {
     };
 }
 
-locking!(
-    Reading,
-    ReadGuard,
-    memwait_rwlock_rdlock_async,
-    memwait_rwlock_clockrdlock_async
-);
-locking!(
-    Writing,
-    WriteGuard,
-    memwait_rwlock_wrlock_async,
-    memwait_rwlock_clockwrlock_async
-);
+locking!(Reading, ReadGuard, memwait_rwlock_clockrdlock_async);
+locking!(Writing, WriteGuard, memwait_rwlock_clockwrlock_async);

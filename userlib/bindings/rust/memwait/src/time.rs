@@ -17,6 +17,14 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// The arguments for objects: the clock, and the address of the time, which is null for never.
+    pub(crate) fn until(deadline: Option<&Deadline>) -> (clockid_t, *const timespec) {
+        match deadline {
+            None => (CLOCK_MONOTONIC, ptr::null()),
+            Some(deadline) => (deadline.clock, &deadline.time),
+        }
+    }
+
     /// The arguments for words and loops: the address of the timeout, and the flag for its clock.
     pub(crate) fn timeout(deadline: Option<&Deadline>) -> (*const timespec, c_uint) {
         match deadline {
