@@ -1746,26 +1746,94 @@ private:
 	memwait_barrier_t barrier_;
 };
 
-/* A memwait_waitgroup_t. */
-class latch {
-public:
-	using native_handle_type = memwait_waitgroup_t *;
+namespace detail {
 
+/* Objects that have only one wait, without a result: latches and events. */
+template <class Native, auto Wait, auto Clockwait, auto Async>
+class waitable {
+public:
+	using native_handle_type = Native *;
+
+	waitable(const waitable &) = delete;
+	waitable &operator=(const waitable &) = delete;
+
+	void wait() const
+	{
+		check(Wait(&object_), "memwait: wait");
+	}
+
+	template <class Rep, class Period>
+	bool wait_for(const std::chrono::duration<Rep, Period> &time) const
+	{
+		return wait_by(time);
+	}
+
+	template <class Clock, class Duration>
+	bool wait_until(const std::chrono::time_point<Clock, Duration> &time) const
+	{
+		return !call_until(time, [this](const deadline &then) {
+			return wait_by(then) ? 0 : ETIMEDOUT;
+		});
+	}
+
+	Native *native_handle() noexcept
+	{
+		return &object_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	auto wait_async(loop &owner) const
+	{
+		return awaiting<Async>(owner, &object_, std::nullopt, [](int err, bool) {
+			check(err, "memwait: wait_async");
+		});
+	}
+
+	auto wait_async(loop &owner, const deadline &then) const
+	{
+		return awaiting<Async>(owner, &object_, then, [](int err, bool) {
+			return check_try(err, ETIMEDOUT, "memwait: wait_async");
+		});
+	}
+#endif
+
+protected:
+	constexpr explicit waitable(const Native &initial) noexcept : object_(initial)
+	{
+	}
+
+	bool wait_by(const deadline &then) const
+	{
+		return check_try(Clockwait(&object_, then.clock, &then.time), ETIMEDOUT,
+				 "memwait: wait_until");
+	}
+
+	mutable Native object_;		/* a wait modifies it */
+};
+
+using waitable_group = waitable<memwait_waitgroup_t, memwait_waitgroup_wait,
+				memwait_waitgroup_clockwait, memwait_waitgroup_clockwait_async>;
+using waitable_event = waitable<memwait_event_t, memwait_event_wait, memwait_event_clockwait,
+				memwait_event_clockwait_async>;
+
+} /* namespace detail */
+
+/* A memwait_waitgroup_t. */
+class latch : public detail::waitable_group {
+public:
 	explicit latch(std::ptrdiff_t expected, sharing users = process_shared)
+		: waitable(memwait_waitgroup_t{})
 	{
 		const auto count = static_cast<unsigned int>(expected);
 
 		detail::check(expected < 0 || expected > max() ? EINVAL :
-			      memwait_waitgroup_init(&group_, users, count), "memwait::latch");
+			      memwait_waitgroup_init(&object_, users, count), "memwait::latch");
 	}
-
-	latch(const latch &) = delete;
-	latch &operator=(const latch &) = delete;
 
 	/* See condition_variable. */
 	~latch()
 	{
-		memwait_waitgroup_destroy(&group_);
+		memwait_waitgroup_destroy(&object_);
 	}
 
 	static constexpr std::ptrdiff_t max() noexcept
@@ -1776,32 +1844,13 @@ public:
 	void count_down(std::ptrdiff_t update = 1)
 	{
 		detail::check(update < 0 || update > max() ? EINVAL :
-			      memwait_waitgroup_add(&group_, -static_cast<int>(update)),
+			      memwait_waitgroup_add(&object_, -static_cast<int>(update)),
 			      "memwait::latch::count_down");
 	}
 
 	bool try_wait() const
 	{
-		return check_timed(wait_by(std::chrono::steady_clock::time_point()));
-	}
-
-	void wait() const
-	{
-		detail::check(memwait_waitgroup_wait(&group_), "memwait::latch::wait");
-	}
-
-	template <class Rep, class Period>
-	bool wait_for(const std::chrono::duration<Rep, Period> &time) const
-	{
-		return check_timed(wait_by(time));
-	}
-
-	template <class Clock, class Duration>
-	bool wait_until(const std::chrono::time_point<Clock, Duration> &time) const
-	{
-		return check_timed(detail::call_until(time, [this](const deadline &then) {
-			return wait_by(then);
-		}));
+		return wait_by(std::chrono::steady_clock::time_point());
 	}
 
 	void arrive_and_wait(std::ptrdiff_t update = 1)
@@ -1809,125 +1858,31 @@ public:
 		count_down(update);
 		wait();
 	}
-
-	memwait_waitgroup_t *native_handle() noexcept
-	{
-		return &group_;
-	}
-
-#ifdef __cpp_impl_coroutine
-	auto wait_async(loop &owner) const
-	{
-		return detail::awaiting<memwait_waitgroup_clockwait_async>(
-			owner, &group_, std::nullopt, [](int err, bool) {
-				detail::check(err, "memwait::latch::wait_async");
-			});
-	}
-
-	auto wait_async(loop &owner, const deadline &then) const
-	{
-		return detail::awaiting<memwait_waitgroup_clockwait_async>(
-			owner, &group_, then, [](int err, bool) { return check_timed(err); });
-	}
-#endif
-
-private:
-	static bool check_timed(int err)
-	{
-		return detail::check_try(err, ETIMEDOUT, "memwait::latch::wait_until");
-	}
-
-	int wait_by(const deadline &then) const
-	{
-		return memwait_waitgroup_clockwait(&group_, then.clock, &then.time);
-	}
-
-	mutable memwait_waitgroup_t group_;	/* a wait modifies it */
 };
 
 /* A flag to wait for: a memwait_event_t. */
-class event {
+class event : public detail::waitable_event {
 public:
-	using native_handle_type = memwait_event_t *;
-
 	constexpr explicit event(sharing users = process_shared)
-		: event_ MEMWAIT_EVENT_INIT_FLAGS(users)
+		: waitable(memwait_event_t MEMWAIT_EVENT_INIT_FLAGS(users))
 	{
 	}
 
-	event(const event &) = delete;
-	event &operator=(const event &) = delete;
-
 	bool is_set() const
 	{
-		const int ret = memwait_event_is_set(&event_);
-
-		detail::check(ret < 0 ? -ret : 0, "memwait::event::is_set");
-		return ret == 1;
+		return detail::check_result(memwait_event_is_set(&object_),
+					    "memwait::event::is_set");
 	}
 
 	void set()
 	{
-		detail::check(memwait_event_set(&event_), "memwait::event::set");
+		detail::check(memwait_event_set(&object_), "memwait::event::set");
 	}
 
 	void clear()
 	{
-		detail::check(memwait_event_clear(&event_), "memwait::event::clear");
+		detail::check(memwait_event_clear(&object_), "memwait::event::clear");
 	}
-
-	void wait() const
-	{
-		detail::check(memwait_event_wait(&event_), "memwait::event::wait");
-	}
-
-	template <class Rep, class Period>
-	bool wait_for(const std::chrono::duration<Rep, Period> &time) const
-	{
-		return check_timed(wait_by(time));
-	}
-
-	template <class Clock, class Duration>
-	bool wait_until(const std::chrono::time_point<Clock, Duration> &time) const
-	{
-		return check_timed(detail::call_until(time, [this](const deadline &then) {
-			return wait_by(then);
-		}));
-	}
-
-	memwait_event_t *native_handle() noexcept
-	{
-		return &event_;
-	}
-
-#ifdef __cpp_impl_coroutine
-	auto wait_async(loop &owner) const
-	{
-		return detail::awaiting<memwait_event_clockwait_async>(
-			owner, &event_, std::nullopt, [](int err, bool) {
-				detail::check(err, "memwait::event::wait_async");
-			});
-	}
-
-	auto wait_async(loop &owner, const deadline &then) const
-	{
-		return detail::awaiting<memwait_event_clockwait_async>(
-			owner, &event_, then, [](int err, bool) { return check_timed(err); });
-	}
-#endif
-
-private:
-	static bool check_timed(int err)
-	{
-		return detail::check_try(err, ETIMEDOUT, "memwait::event::wait_until");
-	}
-
-	int wait_by(const deadline &then) const
-	{
-		return memwait_event_clockwait(&event_, then.clock, &then.time);
-	}
-
-	mutable memwait_event_t event_;		/* a wait modifies it */
 };
 
 /*
