@@ -94,6 +94,9 @@ arch:						## write a PKGBUILD for Arch Linux in DIST
 in-tree:					## generate patches for KERNEL_TREE in DIST, and apply them
 	@packaging/in-tree "$(KERNEL_TREE)" "$(DIST)"
 
+quick:						## test the library here in seconds, without root and the module
+	@selftests/userlib/quick/run
+
 check:						## run all tests on the newest kernel, in VMs
 	@selftests/vm/check quick
 
@@ -158,5 +161,5 @@ clean:						## remove build results, but not the cache
 	@find selftests -name __pycache__ -exec rm -rf {} +
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb rpm arch in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style \
+	uninstall-lib dist deb rpm arch in-tree quick check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style \
 	compile_commands.json abi bindgen clean

@@ -133,15 +133,17 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 #define RACE_MS		10000
 
 /*
- * Returns whether a race continues, which it does for at most @most rounds and RACE_MS. On a busy
- * machine a round may take a hundred times longer. Rounds are numbered from 0 or 1.
+ * Returns whether a race continues, which it does for at most @most rounds and RACE_MS, or the
+ * milliseconds of the environment variable MEMWAIT_RACE_MS. On a busy machine a round may take a
+ * hundred times longer. Rounds are numbered from 0 or 1.
  */
 static inline bool more_rounds(int round, int most)
 {
+	const char *ms = getenv("MEMWAIT_RACE_MS");
 	static uint64_t end;
 
 	if (round <= 1)
-		end = in_ms(RACE_MS);
+		end = in_ms(ms ? (uint64_t)atoi(ms) : RACE_MS);
 	return round < most && now_ns(CLOCK_MONOTONIC) < end;
 }
 
