@@ -818,6 +818,8 @@ USERLIB_TEST(R12_a_lock_is_reserved_for_a_waiter_that_lost_it_too_often)
 		first.calls = 0;
 		ASSERT_EQ(0, lose(mutex, &first, self->loop));
 		EXPECT_EQ(0, memwait_mutex_lock(mutex));
+		/* After its wait, this caller counts as the waiter that has lost too often. */
+		EXPECT_FALSE(is_late(mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
 		EXPECT_EQ(0, first.result);

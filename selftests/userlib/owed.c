@@ -15,6 +15,8 @@ static __thread bool fails, answers_info;
 static __thread bool cannot_wake;
 /* All ioctls that make a thread wait fail. */
 static __thread bool cannot_wait;
+/* The ioctl that gives a thread an id fails. */
+static __thread bool cannot_identify;
 /* The thread is stalled after one ioctl, and then cannot wake any waiter. */
 static __thread int *stalls;
 static __thread unsigned long stalls_after;
@@ -37,7 +39,9 @@ static int intercept(int fd, unsigned long request, void *argument)
 		cannot_wake = true;
 		return ret;
 	}
-	if (cannot_wait ? request != MEMWAIT_IOC_WAIT :
+	if (cannot_identify ? request != MEMWAIT_IOC_OWNER ||
+			      ((struct memwait_owner *)argument)->flags :
+	    cannot_wait ? request != MEMWAIT_IOC_WAIT :
 	    cannot_wake ? request != MEMWAIT_IOC_NOTIFY && request != MEMWAIT_IOC_CHANGE_NOTIFY :
 			  !fails || (answers_info && request == MEMWAIT_IOC_INFO))
 		return ioctl_of_kernel(fd, request, argument);
@@ -208,6 +212,43 @@ USERLIB_TEST(L2_an_operation_gets_eownerdead_where_its_thread_cannot_wait)
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
+static int dispatch_without_id(void *loop)
+{
+	cannot_identify = true;
+	return memwait_loop_dispatch(loop, MEMWAIT_ALL);
+}
+
+struct beginning {
+	memwait_mutex_t *mutex;
+	memwait_op_t *op;
+};
+
+static int begin_lock(struct beginning *beginning)
+{
+	return memwait_mutex_lock_async(beginning->mutex, beginning->op);
+}
+
+/* Only a thread with an id can own the mutex. The wake-up of the operation passes to the thread. */
+USERLIB_TEST(L2_an_operation_that_cannot_own_the_mutex_passes_it_on)
+{
+	struct counted_op counted = counted_by(&counted, self->loop);
+	memwait_mutex_t *mutex = self->shared;
+	struct beginning beginning = { mutex, &counted.op };
+	struct runner behind;
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_RECURSIVE));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	/* Another thread begins it: for this thread the mutex is recursive. */
+	ASSERT_EQ(EINPROGRESS, elsewhere(begin_lock, &beginning));
+	runner_start(&behind, lock_and_unlock, mutex);
+	await_waiters(self->fd, mutex, U32_SIZE, 2);
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+	EXPECT_EQ(1, elsewhere(dispatch_without_id, self->loop));
+	EXPECT_EQ(EMFILE, counted.result);
+	EXPECT_EQ(0, runner_join(&behind));
+	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+}
+
 USERLIB_TEST(L2_a_post_that_cannot_wake_is_not_done)
 {
 	memwait_sem_t *sem = self->shared;
@@ -230,6 +271,70 @@ USERLIB_TEST(L2_a_post_that_cannot_wake_is_not_done)
 		for (i = 0; i < 2; i++)
 			EXPECT_EQ(0, runner_join(&waiters[i]));
 		EXPECT_EQ(0, memwait_sem_destroy(sem));
+	}
+}
+
+static int wait_and_be_stalled(memwait_sem_t *sem, int *flag)
+{
+	stalls = flag;
+	stalls_after = MEMWAIT_IOC_WAIT;
+	return memwait_sem_wait(sem);
+}
+
+/*
+ * Two posts wake two waiters, and the kernel watches only the second. The first waiter dies before
+ * it takes its post. The second waiter finds that a post is left, and wakes the third.
+ */
+USERLIB_TEST(L7_a_post_of_a_waiter_that_died_reaches_another)
+{
+	int *flag = (int *)((char *)self->shared + 4096), i, value;
+	memwait_sem_t *sem = self->shared;
+	struct runner waiters[2];
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
+	*flag = 1;
+	child = run_in_child(wait_and_be_stalled(sem, flag));
+	await_waiters(self->fd, sem, U32_SIZE, 1);
+	for (i = 0; i < 2; i++) {
+		runner_start(&waiters[i], memwait_sem_wait, sem);
+		await_waiters(self->fd, sem, U32_SIZE, 2 + i);
+	}
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	await_waiters(self->fd, sem, U32_SIZE, 2);
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&waiters[i]));
+	EXPECT_EQ(128 + SIGKILL, kill_child(child));
+	ASSERT_EQ(0, memwait_sem_getvalue(sem, &value));
+	EXPECT_EQ(0, value);
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+/* The event is set, and the next set wakes the waiters. */
+USERLIB_TEST(L2_the_next_set_does_an_events_missed_wake_up)
+{
+	memwait_event_t *event = self->shared;
+	struct runner waiters[2];
+	unsigned int flags;
+	int i;
+
+	for (flags = 0; flags <= MEMWAIT_PRIVATE; flags += MEMWAIT_PRIVATE) {
+		ASSERT_EQ(0, memwait_event_init(event, flags));
+		for (i = 0; i < 2; i++) {
+			runner_start(&waiters[i], memwait_event_wait, event);
+			sleep_until(memwait_waiters(event, flags) > i);
+		}
+		fails = true;
+		answers_info = true;
+		EXPECT_EQ(EMFILE, memwait_event_set(event));
+		fails = false;
+		EXPECT_EQ(1, memwait_event_is_set(event));
+		EXPECT_EQ(0, memwait_event_wait(event));
+		EXPECT_EQ(0, memwait_event_set(event));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiters[i]));
+		EXPECT_EQ(0, memwait_event_destroy(event));
 	}
 }
 

@@ -221,6 +221,39 @@ ROBUST_TEST(L6_a_waiter_at_the_death_gets_eownerdead)
 	}
 }
 
+/* Stays after the unlock: the end of the thread would also wake the next waiter. */
+static int repair_and_stay(void *arg)
+{
+	struct shared *shared = arg;
+	int err = memwait_mutex_lock(&shared->mutex);
+
+	if (err == EOWNERDEAD)
+		err = memwait_mutex_consistent(&shared->mutex) ?:
+		      memwait_mutex_unlock(&shared->mutex);
+	sleep_until(get(&shared->go));
+	return err;
+}
+
+ROBUST_TEST(L6_the_next_owner_wakes_the_waiter_behind_it)
+{
+	memwait_mutex_t *mutex = &self->shared->mutex;
+	struct runner first, second;
+	struct owner owner;
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, owner_start(&owner, self->shared->holds, IS_KILLED, lock_it, mutex));
+	runner_start(&first, repair_and_stay, self->shared);
+	await_waiters(self->fd, mutex, 0, 1);
+	runner_start(&second, lock_and_unlock, mutex);
+	await_waiters(self->fd, mutex, 0, 2);
+	owner_end(&owner);
+	EXPECT_EQ(0, runner_join(&second));
+	set(&self->shared->go, 1);
+	EXPECT_EQ(0, runner_join(&first));
+	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	owner_reap(&owner);
+}
+
 /* If a new owner dies before it has made the mutex consistent, the next owner must do that. */
 ROBUST_TEST(L6_the_next_owner_dies_before_consistent)
 {

@@ -244,4 +244,48 @@ USERLIB_TEST(L3_another_late_waiter_still_gets_it)
 	EXPECT_EQ(0, cost_of(&loser->mutex));
 }
 
+/* Begins an operation, which loses the mutex until it is late. The caller holds the mutex. */
+static void make_late(struct __test_metadata *_metadata, struct loser *loser,
+		      struct counted_op *counted, memwait_loop_t *loop, bool has_deadline)
+{
+	struct timespec time;
+	int ms;
+
+	for (ms = 50; !is_late(&loser->mutex); ms *= 2) {
+		*counted = counted_by(counted, loop);
+		time = in_time(CLOCK_MONOTONIC, has_deadline ? ms : 1000000);
+		ASSERT_EQ(EINPROGRESS, memwait_mutex_clocklock_async(&loser->mutex,
+								     CLOCK_MONOTONIC, &time,
+								     &counted->op));
+		let_operation_lose(loser, &counted->op, loop);
+	}
+}
+
+/* The mutex is not reserved any more, although another waiter sleeps. */
+USERLIB_TEST(R12_a_lock_is_reserved_only_while_a_late_waiter_waits)
+{
+	struct loser *loser = self->shared;
+	struct counted_op first, second = counted_by(&second, self->loop);
+	int way;
+
+	for (way = 0; way < 2; way++) {
+		ASSERT_EQ(0, memwait_mutex_init(&loser->mutex, 0));
+		ASSERT_EQ(0, memwait_mutex_lock(&loser->mutex));
+		make_late(_metadata, loser, &first, self->loop, !way);
+		second.calls = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(&loser->mutex, &second.op));
+		if (way) {
+			ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+		}
+		ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
+		EXPECT_EQ(way ? 0 : ETIMEDOUT, first.result);
+		EXPECT_FALSE(is_late(&loser->mutex));
+		EXPECT_EQ(0, second.calls);
+		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+		ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
+		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(&loser->mutex));
+	}
+}
+
 TEST_HARNESS_MAIN

@@ -97,6 +97,7 @@ USERLIB_TEST(a_lock_for_reading_or_writing_is_unlocked)
 
 USERLIB_TEST(a_semaphore_is_posted)
 {
+	struct timespec past = in_time(CLOCK_MONOTONIC, -1);
 	memwait_sem_t *sem = self->shared;
 	memwait_op_t op;
 	int value;
@@ -107,6 +108,14 @@ USERLIB_TEST(a_semaphore_is_posted)
 	EXPECT_EQ(0, memwait_op_undo(&op));
 	ASSERT_EQ(0, memwait_sem_getvalue(sem, &value));
 	EXPECT_EQ(3, value);
+
+	/* An operation that has timed out has taken nothing. */
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
+	while (memwait_sem_clockwait_async(sem, CLOCK_MONOTONIC, &past, &op) == EINPROGRESS)
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
+	EXPECT_EQ(0, memwait_op_undo(&op));
+	ASSERT_EQ(0, memwait_sem_getvalue(sem, &value));
+	EXPECT_EQ(0, value);
 }
 
 USERLIB_TEST(a_signal_passes_to_the_next_waiter)

@@ -503,6 +503,22 @@ static void release_held(struct held *held)
 	__atomic_store_n(&held->go, 1, __ATOMIC_RELEASE);
 }
 
+/* In shared memory, private waits and other waits for a word are in different queues. */
+USERLIB_TEST(L3_cancel_of_a_private_watch_passes_its_notify_on)
+{
+	struct counted_op first = counted_by(&first, self->loop);
+	struct counted_op second = counted_by(&second, self->loop);
+	uint32_t *word = self->shared;
+
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, MEMWAIT_PRIVATE, &first.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, MEMWAIT_PRIVATE));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, MEMWAIT_PRIVATE,
+							&second.op));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+	EXPECT_EQ(1, second.calls);
+}
+
 USERLIB_TEST(R32_cancel_reports_a_callback_that_runs_in_another_thread)
 {
 	struct held held = { 0 };
