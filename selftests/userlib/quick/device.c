@@ -24,6 +24,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -945,12 +946,26 @@ static void close_writers(void)
 	__real_syscall(SYS_close_range, FIRST_WRITER, FIRST_WRITER + CONTEXTS - 1, 0);
 }
 
+/*
+ * Some tests set the clock, mount file systems or use real-time priorities if they may. That is
+ * harmless in a VM. Here they must change nothing on the machine, even if root runs them.
+ */
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+
+	if (__real_syscall(SYS_capset, &header, none))
+		abort();
+}
+
 static void __attribute__((constructor(102))) set_up(void)
 {
 	uint64_t all = UINT64_MAX, signals;
 	pthread_t thread;
 	int i;
 
+	drop_capabilities();
 	shared = __real_mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shared == MAP_FAILED)
