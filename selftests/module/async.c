@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R18, R19: batches of async waits, and their completions. */
 #include "several_test.h"
+#include <sys/time.h>
 
 MEMWAIT_TEST(R18_reports_an_outcome_for_each_entry)
 {
@@ -114,6 +115,31 @@ MEMWAIT_TEST(R18_hostile_batches)
 	EXPECT_EQ(-EFAULT, mw_batch(self->fd, (void *)-1UL, 2));
 	EXPECT_EQ(0x0ccccccc, e.result);
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+/* A signal ends a batch after an entry, which counts as processed. */
+MEMWAIT_TEST(R18_a_signal_ends_a_batch_between_two_entries)
+{
+	enum { COUNT = 100000 };
+	const struct itimerval every = { .it_interval.tv_usec = 1000, .it_value.tv_usec = 1000 };
+	const struct itimerval never = { 0 };
+	struct memwait_async *e = private_page(COUNT * sizeof(*e));
+	int i, n;
+
+	handle(SIGALRM, 0);
+	for (i = 0; i < COUNT; i++)
+		e[i] = wait_entry(self->word, 1, FOREVER, i);
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &every, NULL));
+	n = mw_batch(self->fd, e, COUNT);
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+	ASSERT_LT(0, n);
+	ASSERT_GT(COUNT, n);
+	EXPECT_LT(0, handled);
+	for (i = 0; i < n; i++)
+		ASSERT_EQ(MEMWAIT_NOT_EQUAL, e[i].result);
+	/* The next entry was not touched. */
+	EXPECT_EQ(wait_entry(NULL, 0, 0, 0).result, e[n].result);
+	munmap(e, COUNT * sizeof(*e));
 }
 
 MEMWAIT_TEST(R18_an_entry_that_cannot_be_written_queues_nothing)

@@ -4,6 +4,7 @@
  * between two processes.
  */
 #include "async_test.h"
+#include <linux/if_packet.h>
 #include <linux/io_uring.h>
 #include <sys/ipc.h>
 #include <sys/shm.h>
@@ -297,6 +298,26 @@ MEMWAIT_TEST(R10_device_memory_is_refused)
 	if (addr != MAP_FAILED)
 		expect_refused(_metadata, self->fd, addr);
 	close(mem);
+}
+
+/* A socket is no regular file, but its buffers are ordinary memory. */
+MEMWAIT_TEST(R10_a_buffer_of_a_socket_is_refused)
+{
+	struct tpacket_req ring = {
+		.tp_block_size = self->page,
+		.tp_block_nr = 1,
+		.tp_frame_size = self->page,
+		.tp_frame_nr = 1,
+	};
+	int file = socket(AF_PACKET, SOCK_RAW, 0);
+	void *addr;
+
+	if (file < 0 || setsockopt(file, SOL_PACKET, PACKET_RX_RING, &ring, sizeof(ring)))
+		SKIP(return, "no packet sockets: %s", strerror(errno));
+	addr = map_shared(file, self->page);
+	expect_refused(_metadata, self->fd, addr);
+	munmap(addr, self->page);
+	close(file);
 }
 
 MEMWAIT_TEST(R10_secret_memory_is_refused)

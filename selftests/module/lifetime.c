@@ -760,4 +760,72 @@ MEMWAIT_TEST(R25_a_context_that_io_uring_holds_is_closed_with_the_ring)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
 }
 
+/* The number of objects of a kind that the kernel has allocated, or -1. */
+static long objects(const char *kind)
+{
+	FILE *list = fopen("/proc/slabinfo", "r");
+	char line[200], name[64];
+	long found = -1, nr;
+
+	while (list && fgets(line, sizeof(line), list)) {
+		if (sscanf(line, "%63s %ld", name, &nr) == 2 && !strcmp(name, kind))
+			found = nr;
+	}
+	if (list)
+		fclose(list);
+	return found;
+}
+
+#define ENDED	600	/* threads or processes */
+
+/* The kernel frees objects a little later, and some of the memory stays in its caches. */
+static bool are_freed(const char *kind, long before)
+{
+	int tries;
+
+	for (tries = 0; tries < 100 && objects(kind) >= before + ENDED / 2; tries++)
+		usleep(100000);
+	return objects(kind) < before + ENDED / 2;
+}
+
+/* A notify refers to the threads that it wakes. */
+MEMWAIT_TEST(R31_woken_threads_are_freed_when_they_have_ended)
+{
+	long before = objects("task_struct");
+	int i;
+
+	if (before < 0)
+		SKIP(return, "needs root and /proc/slabinfo");
+	for (i = 0; i < ENDED; i++) {
+		struct waiter w = thread_at(self->fd, self->word);
+
+		waiter_start(&w);
+		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		ASSERT_EQ(MEMWAIT_OK, waiter_join(&w));
+	}
+	EXPECT_TRUE(are_freed("task_struct", before));
+}
+
+/* A pending wait on a private word refers to the address space. */
+MEMWAIT_TEST(R31_address_spaces_are_freed_with_the_last_wait)
+{
+	long before = objects("mm_struct");
+	int i;
+
+	if (before < 0)
+		SKIP(return, "needs root and /proc/slabinfo");
+	for (i = 0; i < ENDED; i++) {
+		pid_t pid = fork_child();
+
+		if (!pid) {
+			uint64_t id;
+
+			_exit(mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, &id) !=
+			      MEMWAIT_PENDING || mw_cancel(self->fd, id));
+		}
+		ASSERT_EQ(0, child_status(pid));
+	}
+	EXPECT_TRUE(are_freed("mm_struct", before));
+}
+
 TEST_HARNESS_MAIN

@@ -180,6 +180,63 @@ LIMITS_TEST(R37_root_sees_what_each_user_uses)
 	sleep_until(!find_user(NOBODY, &usage));
 }
 
+LIMITS_TEST(R31_a_context_caches_few_ended_waits)
+{
+	enum { WAITS = 2000, MOST = 512 };
+	struct memwait_completion done[16];
+	struct usage before, after;
+	int i, n;
+
+	if (access(USERS, R_OK))
+		SKIP(return, "debugfs is not mounted");
+	ASSERT_TRUE(find_user(getuid(), &before));
+	for (i = 0; i < WAITS; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
+	EXPECT_EQ(WAITS, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	for (i = 0; i < WAITS; i += n) {
+		n = mw_read(self->fd, done, 16);
+		ASSERT_LT(0, n);
+	}
+	ASSERT_TRUE(find_user(getuid(), &after));
+	EXPECT_LT(before.cached, after.cached);
+	EXPECT_GE(before.cached + MOST, after.cached);
+	EXPECT_TRUE(renew(&self->fd));
+	ASSERT_TRUE(find_user(getuid(), &after));
+	EXPECT_EQ(before.cached, after.cached);
+}
+
+/* Waits beyond the limit of cached waits are freed. No call fails, so nothing is refused. */
+LIMITS_TEST(R31_a_wait_that_is_not_cached_is_not_refused)
+{
+	enum { CONTEXTS = 200, WAITS = 256 };
+	struct memwait_completion done[WAITS];
+	struct usage before, after, last;
+	int fds[CONTEXTS], i, j;
+
+	if (access(USERS, R_OK))
+		SKIP(return, "debugfs is not mounted");
+	ASSERT_TRUE(find_user(getuid(), &before));
+	after = before;
+	for (i = 0; i < CONTEXTS; i++) {
+		last = after;
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+		for (j = 0; j < WAITS; j++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->word, j));
+		ASSERT_EQ(WAITS, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+		ASSERT_EQ(WAITS, mw_read(fds[i], done, WAITS));
+		ASSERT_TRUE(find_user(getuid(), &after));
+		if (i && after.cached == last.cached)
+			break;
+	}
+	EXPECT_EQ(before.refused, after.refused);
+	for (j = 0; j < i; j++)
+		close(fds[j]);
+	if (i == CONTEXTS)
+		SKIP(return, "this machine has too much memory to reach the limit");
+	close(fds[i]);
+}
+
 LIMITS_TEST(R24_a_lower_limit_does_not_end_existing_waits)
 {
 	struct memwait_completion done[4];

@@ -134,6 +134,39 @@ MEMWAIT_TEST(R15_no_mapping_is_efault_unless_private)
 	EXPECT_EQ(0, mw_waiters(self->fd, hole, U32 | MEMWAIT_PRIVATE));
 }
 
+/* Returns how many waiters the child has not woken when it is killed during a notify of all. */
+static int killed_notify(int fd, uint32_t *word, int waits)
+{
+	int before = (int)mw_fdinfo(fd, "completed");
+	pid_t pid = fork_child();
+
+	if (!pid) {
+		mw_notify(fd, word, MEMWAIT_ALL, U32);
+		_exit(0);
+	}
+	while (mw_fdinfo(fd, "completed") == before)
+		;
+	kill_child(pid);
+	return waits - ((int)mw_fdinfo(fd, "completed") - before);
+}
+
+MEMWAIT_TEST(R29_a_kill_ends_a_notify_of_many_waiters)
+{
+	enum { WAITS = 10000, TRIES = 20 };
+	static struct memwait_completion done[WAITS];
+	int left = 0, i, try;
+
+	for (try = 0; try < TRIES && !left; try++) {
+		for (i = 0; i < WAITS; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
+		left = killed_notify(self->fd, self->shared, WAITS);
+		EXPECT_EQ(left, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+		EXPECT_EQ(WAITS, mw_read(self->fd, done, WAITS));
+	}
+	/* A child that is killed too late leaves none, but not every time. */
+	EXPECT_LT(0, left);
+}
+
 MEMWAIT_TEST(waiters_takes_no_count)
 {
 	struct memwait_notify arg = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 };

@@ -217,6 +217,47 @@ QUEUES_TEST(R37_async_waits_and_groups_are_listed)
 	EXPECT_FALSE(find_row(&row, self->name, ID, id));
 }
 
+QUEUES_TEST(R37_a_thread_that_waits_for_several_words_is_listed_for_each)
+{
+	struct memwait_wait words[2];
+	struct any_waiter w = { .fd = self->fd, .waits = words, .count = 2, .deadline = FOREVER };
+	char tid[32], name[64];
+	struct row row;
+
+	members(words, self->word, 2);
+	any_start(&w);
+	text_of(tid, w.tid);
+	ASSERT_TRUE(find_row(&row, self->name, TID, tid));
+	EXPECT_STREQ("any", row.column[KIND]);
+	private_name(name, sizeof(name), self->word + 1);
+	ASSERT_TRUE(find_row(&row, name, TID, tid));
+	EXPECT_STREQ("any", row.column[KIND]);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	pthread_join(w.thread, NULL);
+	EXPECT_EQ(MEMWAIT_OK, w.result);
+}
+
+QUEUES_TEST(R37_a_persistent_wait_is_listed_with_its_realtime_deadline)
+{
+	uint64_t deadline = now_ns(CLOCK_REALTIME) + 1000000 * NSEC_PER_MSEC, number;
+	char id[32];
+	struct row row;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadline,
+					    U32 | MEMWAIT_PERSISTENT | MEMWAIT_CLOCK_REALTIME, 1,
+					    &number));
+	text_of(id, number);
+	ASSERT_TRUE(find_row(&row, self->name, ID, id));
+	EXPECT_STREQ("persistent", row.column[KIND]);
+	EXPECT_LT(600000, atol(row.column[LEFT]));
+	EXPECT_GT(1000001, atol(row.column[LEFT]));
+	/* A notify does not end the wait. */
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_TRUE(find_row(&row, self->name, ID, id));
+	EXPECT_EQ(0, mw_cancel(self->fd, number));
+	EXPECT_FALSE(find_row(&row, self->name, ID, id));
+}
+
 struct owned {
 	int fd;
 	uint64_t *word;

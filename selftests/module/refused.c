@@ -395,4 +395,76 @@ REFUSED_TEST(R31_a_bind_that_is_refused_does_nothing)
 	munmap(b, 4096);
 }
 
+/* A file that is mapped at words, and that only its path refers to otherwise. */
+struct closed_file {
+	char path[32];
+	uint32_t *words;
+};
+
+static bool map_closed_file(struct closed_file *file)
+{
+	strcpy(file->path, "/tmp/memwait-XXXXXX");
+	file->words = page_of(mkstemp(file->path), PROT_READ | PROT_WRITE);
+	return file->words;
+}
+
+/*
+ * Unmaps the file, and takes a read lease, which is refused with EAGAIN while a reference to an open
+ * file allows writing. Returns 0 or a negative errno.
+ */
+static int unmap_and_lease(struct closed_file *file)
+{
+	int path = open(file->path, O_RDONLY), err = 0;
+
+	/* The mapping itself prevents a lease. */
+	if (!fcntl(path, F_SETLEASE, F_RDLCK))
+		err = -EBADF;
+	else if (errno != EAGAIN)
+		err = -ENOSYS;
+	munmap(file->words, 4096);
+	if (!err && fcntl(path, F_SETLEASE, F_RDLCK))
+		err = -errno;
+	close(path);
+	unlink(file->path);
+	return err;
+}
+
+REFUSED_TEST(R31_a_notify_many_that_cannot_write_its_results_releases_the_file)
+{
+	struct memwait_notify notifies[20];
+	struct closed_file file;
+	int fd = open_device(O_NONBLOCK), i, ret;
+
+	ASSERT_TRUE(map_closed_file(&file));
+	for (i = 0; i < 20; i++)
+		notifies[i] = (struct memwait_notify) {
+			.addr = (uintptr_t)(file.words + i), .count = 1, .flags = MEMWAIT_SIZE_U32,
+		};
+	EXPECT_EQ(-EFAULT, mw_notify_many(fd, notifies, 20, (uint32_t *)8));
+	ret = unmap_and_lease(&file);
+	close(fd);
+	if (ret == -ENOSYS)
+		SKIP(return, "no leases");
+	EXPECT_EQ(0, ret);
+}
+
+REFUSED_TEST(R31_a_notify_wait_whose_notify_fails_releases_the_file)
+{
+	struct memwait_notify_wait arg = {
+		.notify = { .addr = 8, .count = 1, .flags = MEMWAIT_SIZE_U32 },
+		.wait = { .flags = MEMWAIT_SIZE_U32, .deadline = MEMWAIT_FOREVER },
+	};
+	int fd = open_device(O_NONBLOCK), ret;
+	struct closed_file file;
+
+	ASSERT_TRUE(map_closed_file(&file));
+	arg.wait.addr = (uintptr_t)file.words;
+	EXPECT_EQ(-EFAULT, xioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg));
+	ret = unmap_and_lease(&file);
+	close(fd);
+	if (ret == -ENOSYS)
+		SKIP(return, "no leases");
+	EXPECT_EQ(0, ret);
+}
+
 TEST_HARNESS_MAIN

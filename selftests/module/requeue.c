@@ -291,6 +291,27 @@ MEMWAIT_TEST(R17_requeue_again_and_again)
 	EXPECT_STREQ("abc", notify_names(self->fd, word[0]));
 }
 
+/* So many words that some of them share a bucket. */
+MEMWAIT_TEST(R17_requeue_leaves_the_waiters_of_other_words)
+{
+	enum { WORDS = 1500, MOVES = 300 };
+	uint32_t *words = private_page((WORDS + MOVES) * sizeof(*words)), *targets = words + WORDS;
+	struct requeued requeued;
+	int i;
+
+	for (i = 0; i < WORDS; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, words + i, i));
+	for (i = 0; i < MOVES; i++) {
+		ASSERT_EQ(0, mw_requeue(self->fd, words + i, 0, targets + i, 0, MEMWAIT_ALL, U32,
+					&requeued));
+		ASSERT_EQ(1, requeued.moved);
+	}
+	for (i = 0; i < WORDS + MOVES; i++)
+		ASSERT_EQ(i >= MOVES, mw_notify(self->fd, words + i, MEMWAIT_ALL, U32));
+	for (i = 0; i < WORDS; i++)
+		ASSERT_EQ(1, mw_read(self->fd, &(struct memwait_completion) { 0 }, 1));
+}
+
 MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
