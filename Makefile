@@ -28,8 +28,8 @@ help:						## this list
 	@echo "KERNELS= kernels of check-kernels: $(KERNELS)"
 	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); $(VM) kernels lists all"
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= rounds of each contender (7)"
-	@echo "MUTANTS= part of the mutants: files, such as module/wait.c, or words of the fault (all)"
-	@echo "MUTANTS_KERNEL= kernel of mutants ($(MUTANTS_KERNEL))"
+	@echo "MUTANTS= part of mutants-module: files, such as module/wait.c, or words of the fault (all)"
+	@echo "MUTANTS_KERNEL= kernel of mutants-module ($(MUTANTS_KERNEL))"
 	@echo "MINUTES= duration of torture, deaths and fuzz ($(MINUTES))"
 	@echo "DIST=    directory for the results of dist, deb, rpm and arch ($(DIST))"
 	@echo "KERNEL_TREE= kernel source tree, for in-tree"
@@ -127,7 +127,7 @@ fuzz:						## random calls guided by coverage, for MINUTES
 		"MEMWAIT_FUZZ_SECONDS=$$(($(MINUTES) * 60)) \
 		$(call settings,MEMWAIT_FUZZ_SEED MEMWAIT_FUZZ_REPLAY) /tests/fuzz/fuzz"
 
-mutants:					## break the module one line at a time: do tests fail?
+mutants-module:					## break the module in many ways: a test must fail each time
 	@selftests/vm/mutants $(MUTANTS_KERNEL) $(MUTANTS)
 
 bench:						## compare with futex, io_uring, eventfd, glibc and others
@@ -167,6 +167,6 @@ clean:						## remove build results, but not the cache
 	@find selftests -name __pycache__ -exec rm -rf {} +
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb rpm arch in-tree quick check check-kernels check-all torture deaths fuzz mutants bench \
-	bench-report demo docs try style \
-	compile_commands.json abi bindgen clean
+	uninstall-lib dist deb rpm arch in-tree quick check check-kernels check-all torture deaths fuzz \
+	mutants mutants-module bench bench-report demo docs try style compile_commands.json abi bindgen \
+	clean
