@@ -4,9 +4,13 @@
     python3 ring_table.py           few messages
     python3 ring_table.py full      more messages
 
-All programs use the same ring, and lose nothing while they make progress. They differ in the ways
-to wait and to wake. The other ways detect deaths with pidfd_open(2). "paced" is 500 items per
-second.
+All programs use the same ring, including its bit WAITED, and lose nothing while they make progress.
+They differ in the ways to wait and to wake. The other ways detect deaths with pidfd_open(2).
+
+"paced" is 500 items per second. "burst" is the time of an item that is put without a pause. "calls"
+are the system calls of all processes for an item at that pace, except the sleep between two items.
+They are counted by tracefs, which only root can use. "files" are the descriptors that a reader has
+for the ring and its loop.
 """
 
 import asyncio
@@ -18,9 +22,10 @@ import socket
 import statistics
 import struct
 import sys
+import threading
 import time
 
-from ring import WRITER, Reader, Ring, Writer
+from ring import SHIFT, WRITER, Reader, Ring, Writer
 
 context = multiprocessing.get_context("fork")
 
@@ -28,23 +33,24 @@ context = multiprocessing.get_context("fork")
 class Threads(Ring):
     name = "memwait, threads"
 
-
-class Tasks(Ring):
-    name = "memwait, asyncio"
-
-
-class Spin(Ring):
-    name = "sched_yield"
-
     def __init__(self, readers):
         super().__init__(readers)
         self.me = None
-        self.pids = context.RawArray("i", 1 + readers)
+        self.pids, self.threads = [context.RawArray("i", 1 + readers) for _ in range(2)]
 
     def sit(self, number):
         self.me = number
         self.pids[number] = os.getpid()
-        super().sit(number)
+        self.threads[number] = threading.get_native_id()
+        return super().sit(number)
+
+
+class Tasks(Threads):
+    name = "memwait, asyncio"
+
+
+class Spin(Threads):
+    name = "sched_yield"
 
     def wait(self, number, seen, timeout=None):
         while self.words[number].load() == seen:
@@ -122,6 +128,36 @@ class Condition(Spin):
             self.condition.notify_all()
 
 
+class Calls:
+    """Counts the system calls of some threads."""
+
+    tracefs = "/sys/kernel/tracing"
+
+    def __init__(self, threads):
+        self.threads = " ".join(str(thread) for thread in threads)
+
+    def set(self, file, text):
+        with open(f"{self.tracefs}/{file}", "w") as opened:
+            opened.write(text)
+
+    def begin(self):
+        self.set("set_event_pid", self.threads)
+        self.set("trace", "")
+        self.set("events/raw_syscalls/sys_enter/enable", "1")
+
+    def end(self):
+        """Return the number of calls since begin()."""
+        self.set("events/raw_syscalls/sys_enter/enable", "0")
+        count = 0
+        for processor in range(os.cpu_count()):
+            with open(f"{self.tracefs}/per_cpu/cpu{processor}/stats") as stats:
+                for line in stats:
+                    key, _, value = line.partition(":")
+                    if key in ("entries", "overrun"):
+                        count += int(value)
+        return count
+
+
 # The phases: items at a steady pace; no items; then items as fast as they are read, while a reader
 # is dead. Finally, the writer kills itself.
 PACED, IDLE, BURST = range(3)
@@ -132,7 +168,7 @@ class Account:
     """The items that a process received, their latencies, and its processor time."""
 
     def __init__(self):
-        self.received, self.latencies, self.marks = 0, [], []
+        self.received, self.latencies, self.marks, self.calls, self.files = 0, [], [], None, 0
 
     def mark(self):
         self.marks.append((time.monotonic(), time.process_time()))
@@ -142,8 +178,20 @@ class Account:
         (begin, used), (end, used_then) = self.marks[phase:phase + 2]
         return 100 * (used_then - used) / (end - begin)
 
+    def count_files(self, ring):
+        """Count the descriptors except standard files, shared memory and pipes for the results. The
+        other ways use memwait's descriptors only to start.
+        """
+        kinds = ("anon_inode:", "socket:") + (() if isinstance(ring, Spin) else ("/dev/memwait",))
+        for file in os.listdir("/proc/self/fd"):
+            try:
+                link = os.readlink(f"/proc/self/fd/{file}")
+            except FileNotFoundError:
+                continue                # the directory that was listed
+            self.files += link.startswith(kinds)
 
-def write(ring, counts, idle, victim, result):
+
+def write(ring, counts, idle, victim, counts_calls, result):
     ring.sit(WRITER)
     ring.watch(*ring.readers)
     writer, account, number = Writer(ring), Account(), 0
@@ -155,18 +203,28 @@ def write(ring, counts, idle, victim, result):
         writer.put(HEAD.pack(phase, number, time.monotonic_ns()) + bytes(number % 200))
         number += 1
 
+    calls = Calls(ring.threads)
+    if counts_calls:
+        calls.begin()
     for _ in range(counts[PACED]):
         put(PACED)
         time.sleep(0.002)
+    if counts_calls:
+        account.calls = calls.end() / counts[PACED] - 1
     put(IDLE)
     time.sleep(idle)
     put(IDLE)
     result.send(account)
-    time.sleep(0.1)                     # until all wait again
+    # Until all readers have sent their accounts and found the ring empty, and probably wait again.
+    while any(ring.words[number].load() >> SHIFT != writer.at for number in ring.readers):
+        time.sleep(0.01)
+    time.sleep(0.1)
     if victim:
         os.kill(victim, signal.SIGKILL)
+    begin = time.monotonic()
     for _ in range(counts[BURST]):
         put(BURST)
+    result.send((time.monotonic() - begin) / counts[BURST] * 1e6)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -184,6 +242,7 @@ def read(ring, seat, result):
             account.mark()
         account.received += 1
         if len(account.marks) == 3 and phase == IDLE:
+            account.count_files(ring)
             result.send(account)
 
     async def main():
@@ -201,46 +260,64 @@ def read(ring, seat, result):
     result.send(account.received)
 
 
-def run(ring, counts, idle, patience):
-    """Return the accounts and, for each reader that reached the end, its number of items."""
+def in_thread(function, *args):
+    """In the main thread a wait must also end for ^C, which costs memwait four more calls."""
+    thread = threading.Thread(target=function, args=args)
+    thread.start()
+    thread.join()
+
+
+def run(ring, counts, idle, patience, counts_calls=False):
+    """Return the accounts; for each reader that reached the end, its number of items; and the time
+    per item in the burst, or None.
+    """
     pipes = [context.Pipe(duplex=False) for _ in range(1 + len(ring.readers))]
-    processes = [context.Process(target=read, args=(ring, seat, pipes[seat][1]))
+    processes = [context.Process(target=in_thread, args=(read, ring, seat, pipes[seat][1]))
                  for seat in ring.readers]
     for process in processes:
         process.start()
     survivors = max(1, len(processes) - 1)
     victim = processes[survivors].pid if survivors < len(processes) else None
-    processes.append(context.Process(target=write,
-                                     args=(ring, counts, idle, victim, pipes[WRITER][1])))
+    processes.append(context.Process(target=in_thread, args=(write, ring, counts, idle, victim,
+                                                             counts_calls, pipes[WRITER][1])))
     processes[-1].start()
     accounts = [pipe.recv() for pipe, _ in pipes]
     end = time.monotonic() + patience
     received = [pipe.recv() for pipe, _ in pipes[1:1 + survivors]
                 if pipe.poll(max(0, end - time.monotonic()))]
+    burst = pipes[WRITER][0].recv() if pipes[WRITER][0].poll() else None
     for process in processes:
         process.kill()
         process.join()
     ring.close()
-    return accounts, received
+    return accounts, received, burst
 
 
 def row(kind, readers, counts, idle, patience):
     # A process killed in a wait for a multiprocessing.Condition blocks its notifier forever.
     stuck = kind is Condition and readers > 1
-    accounts, received = run(kind(readers), counts, idle, patience // 10 if stuck else patience)
+    patience = patience // 10 if stuck else patience
+    accounts, received, burst = run(kind(readers), counts, idle, patience)
     lost = sum(counts[PACED] + 2 + counts[BURST] - count for count in received)
     if not stuck:
         assert len(received) == max(1, readers - 1) and lost == 0, (kind.name, received)
     cuts = statistics.quantiles((us for account in accounts for us in account.latencies), n=100)
     loads = [sum(account.load(phase) for account in accounts) for phase in (PACED, IDLE)]
-    print(f"{readers:7}  {kind.name:20}{cuts[49]:8.0f}{cuts[98]:8.0f}{loads[0]:8.1f}"
-          f"{loads[1]:7.1f}  {lost if received else 'the writer is stuck'}", flush=True)
+    calls = "-"
+    if os.access(Calls.tracefs + "/set_event_pid", os.W_OK):
+        # Counting takes time, so it has a run of its own. The kills end it early.
+        accounts, _, _ = run(kind(readers), (counts[PACED] // 5, 0, 1), 0, 1, True)
+        calls = f"{accounts[WRITER].calls:.1f}"
+    print(f"{readers:7}  {kind.name:20}{cuts[49]:8.0f}{cuts[98]:8.0f}{loads[0]:8.1f}{loads[1]:7.1f}"
+          f"{'-' if burst is None else round(burst):>7}{calls:>8}{accounts[1].files:6}  "
+          f"{lost if received else 'the writer is stuck'}", flush=True)
 
 
 def main(full):
     counts, idle, patience = ((1500, 0, 3000), 4, 120) if full else ((10, 0, 50), 0.1, 30)
-    print(f"{os.cpu_count()} processors. Latency in µs, load of all processes in % of one\n"
-          "readers  way                      p50     p99   paced   idle  lost after kills")
+    print(f"{os.cpu_count()} processors. Times in µs, load of all processes in % of one\n"
+          "readers  way                      p50     p99   paced   idle  burst   calls files"
+          "  lost after kills")
     for readers in (1, 3) if full else (3,):
         for kind in (Threads, Tasks, Spin, SpinThenSocket, Eventfd, Condition):
             row(kind, readers, counts, idle, patience)
