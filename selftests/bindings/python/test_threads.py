@@ -262,6 +262,34 @@ class Waits(unittest.TestCase):
             for used in (lock, next_place, handled):
                 used.close()
 
+    def test_signals_that_a_thread_without_handlers_gets(self):
+        """If Python runs no signal handlers in a thread, a signal neither ends the thread's wait
+        for a word nor changes its queue position. Timeouts and values work as in the main thread.
+        """
+        handled = []
+        self.addCleanup(signal.signal, signal.SIGUSR1,
+                        signal.signal(signal.SIGUSR1, lambda *_: handled.append(1)))
+        for size in (1, 2, 4, 8):
+            with mmap.mmap(-1, 4096) as memory:
+                word = memwait.Word(memory, 8, size=size)
+                word.store(size)
+                first = Thread(word.wait, size)
+                until(lambda: word.waiters() == 1)
+                second = Thread(word.wait, size, limit(300))
+                until(lambda: word.waiters() == 2)
+                for thread in (first, first, second):
+                    handled.clear()
+                    signal.pthread_kill(thread.ident, signal.SIGUSR1)
+                    until(lambda: handled and word.waiters() == 2)
+                for thread in (first, second):
+                    self.assertEqual(word.notify(1), 1)
+                    self.assertIs(thread.end(), memwait.Outcome.OK)
+                for timeout in (0, 1e-9, 0.002):
+                    self.assertIs(Thread(word.wait, size, timeout).end(), memwait.Outcome.TIMED_OUT)
+                self.assertIs(Thread(word.wait, size + 1).end(), memwait.Outcome.NOT_EQUAL)
+                self.assertIsInstance(Thread(word.wait, size, 1e10).end(), OverflowError)
+                word.close()
+
     def test_a_handler_may_wait_itself(self):
         with mmap.mmap(-1, 4096) as memory:
             lock = memwait.Lock(memory, create=True)

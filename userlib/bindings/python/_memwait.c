@@ -8,7 +8,8 @@
  * interrupt the thread immediately when a signal arrives: the operation is cancelled, which takes
  * nothing and does not change the order of other waiters. An operation ends in dispatch, which runs
  * with the GIL: a thread that Python ends while the thread is waiting for the GIL has not taken
- * anything.
+ * anything. A thread that runs no signal handlers waits for a word in one system call instead: see
+ * wait_directly().
  *
  * The GIL protects all structs in this file. An object counts the operations that use its memory,
  * and does not release its buffer before they have ended. A loop has a reference to each of its
@@ -412,6 +413,7 @@ struct thread {
 	memwait_loop_t *loop;		/* NULL before its first wait */
 	unsigned int forks;
 	bool busy;
+	bool is_first;			/* the main thread of the process */
 	const struct object *lost;	/* a lock that the end of its block must not release */
 };
 
@@ -460,7 +462,7 @@ static struct thread *this_thread(void)
 		free(thread);
 		return (void *)PyErr_NoMemory();
 	}
-	*thread = (struct thread){ .forks = forks };
+	*thread = (struct thread){ .forks = forks, .is_first = gettid() == getpid() };
 	return thread;
 }
 
@@ -541,6 +543,15 @@ static void loop_drop(memwait_loop_t *loop)
 	memwait_loop_close(loop);
 }
 
+/*
+ * Returns true for the main thread of Python and of the process: a program may embed Python in
+ * another thread.
+ */
+static bool runs_handlers(const struct state *state, const struct thread *thread)
+{
+	return PyThread_get_thread_ident() == state->main_thread || !thread || thread->is_first;
+}
+
 struct wait {
 	memwait_op_t op;
 	bool done;
@@ -581,11 +592,7 @@ static int wait_sleep(const struct state *state, struct wait *wait, int fd)
 {
 	static const struct timespec half_a_second = { .tv_nsec = 500000000 };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
-	/*
-	 * The main thread of Python or of the process: a program may embed Python in another
-	 * thread.
-	 */
-	bool handles = PyThread_get_thread_ident() == state->main_thread || gettid() == getpid();
+	bool handles = runs_handlers(state, pthread_getspecific(thread_key));
 	sigset_t all, before;
 
 	sigfillset(&all);
@@ -662,6 +669,79 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 		memwait_op_cancel(&wait.op);
 	loop_return(loop);
 	return wait.done ? 0 : -1;
+}
+
+struct direct_wait {
+	const struct object *word;
+	uint64_t expected;
+	const struct timespec *deadline;
+	int result;
+};
+
+/* Like abandon(). */
+static void pass_on(void *argument)
+{
+	const struct direct_wait *wait = argument;
+
+	if (wait->result == MEMWAIT_OK)
+		memwait_notify(wait->word->address, 1, wait->word->flags);
+}
+
+static int compare_now(const struct direct_wait *wait)
+{
+	const void *address = wait->word->address;
+	unsigned int flags = wait->word->flags;
+
+	switch (wait->word->size) {
+	case 1:
+		return memwait_wait8(address, (uint8_t)wait->expected, wait->deadline, flags);
+	case 2:
+		return memwait_wait16(address, (uint16_t)wait->expected, wait->deadline, flags);
+	case 4:
+		return memwait_wait32(address, (uint32_t)wait->expected, wait->deadline, flags);
+	default:
+		return memwait_wait64(address, wait->expected, wait->deadline, flags);
+	}
+}
+
+static void direct_sleep(struct direct_wait *wait)
+{
+	pthread_cleanup_push(pass_on, wait);
+	Py_BEGIN_ALLOW_THREADS
+	do
+		wait->result = compare_now(wait);
+	while (wait->result == -EINTR);
+	Py_END_ALLOW_THREADS
+	pthread_cleanup_pop(0);
+}
+
+/*
+ * wait_for() for a word, and for a thread in which no signal handlers run. Such a thread need not
+ * notice signals, and waits in one system call instead of five. If Python ends the thread while the
+ * thread waits for the GIL, the wake-up passes to the next waiter.
+ */
+static int wait_directly(struct object *self, const struct request *request)
+{
+	struct direct_wait wait = {
+		.word = self, .expected = request->expected, .result = -EINTR,
+	};
+	struct timespec deadline;
+	unsigned int held;
+
+	if (request->timeout.tv_sec != LONG_MAX) {
+		clock_gettime(CLOCK_MONOTONIC, &deadline);
+		deadline.tv_sec += request->timeout.tv_sec;
+		deadline.tv_nsec += request->timeout.tv_nsec;
+		if (deadline.tv_nsec >= 1000000000) {
+			deadline.tv_sec++;
+			deadline.tv_nsec -= 1000000000;
+		}
+		wait.deadline = &deadline;
+	}
+	held = hold(self);
+	direct_sleep(&wait);
+	let_go(self, held);
+	return wait.result;
 }
 
 /* Results */
@@ -2279,6 +2359,7 @@ static PyObject *word_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	static const char *const names[] = { "expected", "timeout", NULL };
 	struct object *self = (struct object *)object;
 	struct request request = { .item = NULL };
+	struct thread *thread;
 	PyObject *values[2];
 	int result;
 
@@ -2287,8 +2368,14 @@ static PyObject *word_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	if (!values[0])
 		return refuse(PyExc_TypeError, "wait() needs the expected value");
 	if (word_number(self, values[0], &request.expected) ||
-	    set_timeout(&request, values[1]) < 0 || !is_open(self) ||
-	    wait_for(self, COMPARE, &request, &result, NULL))
+	    set_timeout(&request, values[1]) < 0 || !is_open(self))
+		return NULL;
+	thread = this_thread();
+	if (!thread)
+		return NULL;
+	if (!request.too_long && !runs_handlers(self->state, thread))
+		result = wait_directly(self, &request);
+	else if (wait_for(self, COMPARE, &request, &result, NULL))
 		return NULL;
 	return outcome(self, COMPARE, result, NULL);
 }

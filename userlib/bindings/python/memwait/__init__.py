@@ -925,6 +925,10 @@ class Outcome(enum.IntEnum):
         return self is not Outcome.TIMED_OUT
 
 
+# By number. Calling the class takes as long as a system call.
+_OUTCOMES = tuple(Outcome)
+
+
 class Word(_Object, _memwait.Word):
     """An integer of 1, 2, 4 or 8 bytes that threads and tasks can wait for, as with ECMAScript's
     Atomics. A notify ends a wait; a change of the value does not.
@@ -943,14 +947,14 @@ class Word(_Object, _memwait.Word):
         """If the word has the expected value, wait for a notify. Return Outcome.OK, NOT_EQUAL (the
         value differs) or TIMED_OUT.
         """
-        return Outcome(super().wait(expected, timeout))
+        return _OUTCOMES[super().wait(expected, timeout)]
 
     def _options(self) -> dict[str, Any]:
         return {"size": self.size, "private": self.private}
 
     async def wait_async(self, expected: int, timeout: float | None = None) -> Outcome:
         """wait() for tasks."""
-        return Outcome(await _wait(self, _memwait.COMPARE, timeout, expected))
+        return _OUTCOMES[await _wait(self, _memwait.COMPARE, timeout, expected)]
 
     async def watch(self, expected: int) -> AsyncGenerator[int, None]:
         """If the word has the expected value, watch it: yield the number of notifies whenever there
