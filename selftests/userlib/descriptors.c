@@ -193,4 +193,25 @@ USERLIB_TEST(L10_a_loops_number_is_another_loops)
 	EXPECT_EQ(0, memwait_loop_close(new));
 }
 
+/* Closes all descriptors, and lets the library open the device again. */
+static int open_without_streams(void)
+{
+	int fd;
+
+	for (fd = 0; fd < 100; fd++)
+		close(fd);
+	if (memwait_available())
+		return 1;
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0)
+			return 2;
+	}
+	return 0;
+}
+
+USERLIB_TEST(L10_the_device_does_not_become_a_standard_stream)
+{
+	EXPECT_EQ(0, child_status(run_in_child(open_without_streams())));
+}
+
 TEST_HARNESS_MAIN

@@ -15,6 +15,9 @@ static __thread bool fails, answers_info;
 static __thread bool cannot_wake;
 /* All ioctls that make a thread wait fail. */
 static __thread bool cannot_wait;
+/* After the notify of this thread, and after the end of @unmapped_by, the page is unmapped. */
+static __thread void *unmapped;
+static struct runner unmapped_by;
 /* The ioctl that gives a thread an id fails. */
 static __thread bool cannot_identify;
 /* The thread is stalled after one ioctl, and then cannot wake any waiter. */
@@ -38,6 +41,12 @@ static int intercept(int fd, unsigned long request, void *argument)
 		stalls = NULL;
 		cannot_wake = true;
 		return ret;
+	}
+	if (unmapped && request == MEMWAIT_IOC_NOTIFY) {
+		ioctl_of_kernel(fd, request, argument);
+		sleep_until(runner_is_done(&unmapped_by));
+		munmap(unmapped, 4096);
+		unmapped = NULL;
 	}
 	if (cannot_identify ? request != MEMWAIT_IOC_OWNER ||
 			      ((struct memwait_owner *)argument)->flags :
@@ -210,6 +219,21 @@ USERLIB_TEST(L2_an_operation_gets_eownerdead_where_its_thread_cannot_wait)
 	cannot_wait = false;
 	EXPECT_EQ(0, memwait_mutex_consistent(mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+/* The next owner may free the mutex before the notify of the previous owner. */
+USERLIB_TEST(L8_an_unlock_succeeds_although_the_memory_is_gone)
+{
+	memwait_mutex_t *mutex = shared_page(4096);
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	runner_start(&unmapped_by, lock_and_unlock, mutex);
+	await_waiters(self->fd, mutex, U32_SIZE, 1);
+	unmapped = mutex;
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+	EXPECT_EQ(NULL, unmapped);
+	EXPECT_EQ(0, runner_join(&unmapped_by));
 }
 
 static int dispatch_without_id(void *loop)
