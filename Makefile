@@ -100,6 +100,9 @@ in-tree:					## generate patches for KERNEL_TREE in DIST, and apply them
 quick:						## test the library here in seconds, without root and the module
 	@selftests/userlib/quick/run
 
+mutants:					## break the library in many ways: a test must fail each time
+	@selftests/mutants/run library
+
 check:						## run all tests on the newest kernel, in VMs
 	@selftests/vm/check quick
 
