@@ -249,28 +249,53 @@ static void take(int sig)
 }
 
 /* Handles signals that do not kill, including SIGTERM to the first process of a PID namespace. */
+/* Raises a signal while it is blocked, because the kernel discards an ignored signal otherwise. */
+static void raise_blocked(int sig)
+{
+	sigset_t set, before;
+
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	sigprocmask(SIG_BLOCK, &set, &before);
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Stops the process until a child continues it. */
+static void stop_for_a_moment(void)
+{
+	pid_t self = getpid(), pid = fork_child();
+
+	if (!pid) {
+		await_state(self, 'T');
+		kill(self, SIGCONT);
+		_exit(0);
+	}
+	raise(SIGSTOP);
+	child_status(pid);
+}
+
 static int survive(void *arg)
 {
 	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 };
 	int fd = memwait_open(0);
 	uint64_t id = my_id(fd);
-	sigset_t set;
 	size_t i;
 
 	signal(SIGUSR1, take);
 	signal(SIGUSR2, SIG_IGN);
 	for (i = 0; i < ARRAY_SIZE(harmless); i++) {
 		raise(harmless[i]);
+		raise_blocked(harmless[i]);
 		if (!lives(fd, id))
 			return 1 + i;
 	}
-	if (getpid() != 1)
-		return 0;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	raise(SIGTERM);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	if (getpid() != 1) {
+		stop_for_a_moment();
+		return lives(fd, id) ? 0 : 99;
+	}
+	raise_blocked(SIGTERM);
 	return lives(fd, id) ? 0 : 100;
 }
 

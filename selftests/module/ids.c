@@ -157,6 +157,41 @@ IDS_TEST(R37_contexts_with_an_id_are_listed)
 	sleep_until(count_ids() == before);
 }
 
+/* Returns how many ids of a process are listed. */
+static long count_ids_of(pid_t pid)
+{
+	FILE *list = list_ids(4096);
+	struct row row;
+	long nr = 0;
+
+	while (list && next_row(list, &row))
+		nr += row.pid == pid;
+	if (list)
+		fclose(list);
+	return nr;
+}
+
+/* A process ends with so many ids that the kernel takes some time to remove them. */
+IDS_TEST(R37_ids_of_a_dead_process_are_not_listed)
+{
+	enum { ROUNDS = 10, EACH_ROUND = 900 };
+	int round, i;
+	pid_t pid;
+
+	for (round = 0; round < ROUNDS; round++) {
+		pid = fork_child();
+		if (!pid) {
+			for (i = 0; i < EACH_ROUND; i++) {
+				if (mw_owner(memwait_open(0), MEMWAIT_OWNER_CONTEXT, NULL))
+					_exit(1);
+			}
+			_exit(0);
+		}
+		ASSERT_EQ(0, child_status(pid));
+		EXPECT_EQ(0, count_ids_of(pid));
+	}
+}
+
 /*
  * Returns whether each reference to the module is a line of the list or one of @contexts open
  * files.

@@ -88,6 +88,29 @@ OWNER_TEST(R34_the_end_of_a_woken_thread_is_reported_if_the_word_names_it)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 }
 
+/* The first waiter of a word, which is cancelled, stores that the word names the owner. */
+OWNER_TEST(R34_the_end_of_an_owner_is_reported_when_its_first_waiter_has_left)
+{
+	struct shared *shared = self->shared;
+	struct owned_waiter w = { .fd = self->fd, .addr = &shared->word, .flags = OWNED64 };
+	int loop = memwait_open(O_NONBLOCK);
+	uint64_t wait;
+	pthread_t owner;
+
+	ASSERT_EQ(0, pthread_create(&owner, NULL, exit_thread, shared));
+	shared->word = await_id(&shared->id);
+	w.expected = shared->word;
+	ASSERT_EQ(0, mw_owner(loop, MEMWAIT_OWNER_CONTEXT, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(loop, &shared->word, shared->word, MEMWAIT_FOREVER,
+					    OWNED64, 1, &wait));
+	owned_waiter_start(&w);
+	EXPECT_EQ(0, mw_cancel(loop, wait));
+	__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+	pthread_join(owner, NULL);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
+	close(loop);
+}
+
 /* As above, for a thread that waited on half a word and was moved to the word that names it. */
 OWNER_TEST(R34_the_end_of_a_thread_that_was_moved_to_a_lock_word_is_reported)
 {
