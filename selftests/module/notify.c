@@ -134,6 +134,48 @@ MEMWAIT_TEST(R15_no_mapping_is_efault_unless_private)
 	EXPECT_EQ(0, mw_waiters(self->fd, hole, U32 | MEMWAIT_PRIVATE));
 }
 
+struct notifier {
+	int fd;
+	uint32_t *word;
+	int woken, done;
+};
+
+static void *notify_all(void *arg)
+{
+	struct notifier *n = arg;
+
+	n->woken = mw_notify(n->fd, n->word, MEMWAIT_ALL, U32);
+	__atomic_store_n(&n->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+MEMWAIT_TEST(R13_a_waiter_that_joins_during_a_notify_of_all_is_not_woken)
+{
+	enum { WAITS = 10000, TRIES = 20 };
+	static struct memwait_completion done[WAITS + 1];
+	bool joined = false;
+	pthread_t thread;
+	int i, try;
+
+	for (try = 0; try < TRIES && !joined; try++) {
+		struct notifier n = { .fd = self->fd, .word = self->word };
+
+		for (i = 0; i < WAITS; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, notify_all, &n));
+		while (!mw_fdinfo(self->fd, "completed"))
+			;
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, WAITS));
+		joined = !__atomic_load_n(&n.done, __ATOMIC_ACQUIRE);
+		pthread_join(thread, NULL);
+		EXPECT_EQ(WAITS, n.woken);
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+		EXPECT_EQ(WAITS + 1, mw_read(self->fd, done, WAITS + 1));
+	}
+	/* The wait may be armed too late, but not every time. */
+	EXPECT_TRUE(joined);
+}
+
 /* Returns how many waiters the child has not woken when it is killed during a notify of all. */
 static int killed_notify(int fd, uint32_t *word, int waits)
 {
