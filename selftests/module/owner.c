@@ -720,4 +720,55 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 	free(done);
 }
 
+/* Opens a context that belongs to another user, and arms waits that name an owner. */
+static int arm_as(uid_t user, const uint64_t *words, int n, uint64_t owner)
+{
+	int fd, i;
+
+	if (setresuid(user, user, 0))
+		return -1;
+	fd = memwait_open(0);
+	if (setresuid(0, 0, 0) || fd < 0 || mw_owner(fd, MEMWAIT_OWNER_CONTEXT, NULL))
+		return -1;
+	for (i = 0; i < n; i++) {
+		if (mw_async(fd, words + i, owner, MEMWAIT_FOREVER, OWNED64, i, NULL) !=
+		    MEMWAIT_PENDING)
+			return -1;
+	}
+	return fd;
+}
+
+OWNER_TEST(R31_a_death_is_reported_to_the_users_in_turn)
+{
+	enum { USER = 65001, WORDS = 1000, ROUNDS = 20 };
+	uint64_t *words = private_page(2 * WORDS * sizeof(*words));
+	struct memwait_completion done;
+	long before_others = WORDS;
+	int round, i, one, other;
+	pthread_t owner;
+
+	if (geteuid())
+		SKIP(return, "needs root to become another user");
+	for (round = 0; round < ROUNDS && before_others == WORDS; round++) {
+		self->shared->id = 0;
+		self->shared->go = 0;
+		ASSERT_EQ(0, pthread_create(&owner, NULL, exit_thread, self->shared));
+		await_id(&self->shared->id);
+		for (i = 0; i < 2 * WORDS; i++)
+			words[i] = self->shared->id;
+		one = arm_as(USER, words, WORDS, words[0]);
+		other = arm_as(USER + 1, words + WORDS, WORDS, words[0]);
+		ASSERT_LE(0, one);
+		ASSERT_LE(0, other);
+		__atomic_store_n(&self->shared->go, 1, __ATOMIC_RELEASE);
+		ASSERT_EQ(1, mw_read(other, &done, 1));
+		/* This thread may run too late, but not every time. */
+		before_others = mw_fdinfo(one, "completed");
+		pthread_join(owner, NULL);
+		close(one);
+		close(other);
+	}
+	EXPECT_GT(WORDS, before_others);
+}
+
 TEST_HARNESS_MAIN
