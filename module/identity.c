@@ -360,8 +360,8 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	refcount_set(&identity->refs, 1);
 	list_add(&identity->dead_node, &user->dead);
 	/*
-	 * The identity has a reference to the user until the lock is dropped; the work item takes the
-	 * lock.
+	 * The identity has a reference to the user until the lock is dropped; the work item takes
+	 * the lock.
 	 */
 	if (queue_work(memwait_reap_queue, &user->reap))
 		refcount_inc(&user->refs);

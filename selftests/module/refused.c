@@ -403,14 +403,14 @@ struct closed_file {
 
 static bool map_closed_file(struct closed_file *file)
 {
-	strcpy(file->path, "/tmp/memwait-XXXXXX");
+	snprintf(file->path, sizeof(file->path), "/tmp/memwait-XXXXXX");
 	file->words = page_of(mkstemp(file->path), PROT_READ | PROT_WRITE);
 	return file->words;
 }
 
 /*
- * Unmaps the file, and takes a read lease, which is refused with EAGAIN while a reference to an open
- * file allows writing. Returns 0 or a negative errno.
+ * Unmaps the file, and takes a read lease, which is refused with EAGAIN while a reference to an
+ * open file allows writing. Returns 0 or a negative errno.
  */
 static int unmap_and_lease(struct closed_file *file)
 {

@@ -28,6 +28,7 @@ static __thread int *stalls_before_wait;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
+	bool allowed = true;
 	int ret;
 
 	if (stalls_before_wait && request == MEMWAIT_IOC_WAIT) {
@@ -48,8 +49,9 @@ static int intercept(int fd, unsigned long request, void *argument)
 		munmap(unmapped, 4096);
 		unmapped = NULL;
 	}
-	if (cannot_identify ? request != MEMWAIT_IOC_OWNER ||
-			      ((struct memwait_owner *)argument)->flags :
+	if (cannot_identify && request == MEMWAIT_IOC_OWNER)
+		allowed = ((struct memwait_owner *)argument)->flags;
+	if (cannot_identify ? allowed :
 	    cannot_wait ? request != MEMWAIT_IOC_WAIT :
 	    cannot_wake ? request != MEMWAIT_IOC_NOTIFY && request != MEMWAIT_IOC_CHANGE_NOTIFY :
 			  !fails || (answers_info && request == MEMWAIT_IOC_INFO))

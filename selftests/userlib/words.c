@@ -76,9 +76,7 @@ static void store_words(memwait_op_t *op, int result, void *data)
 /* Begins an operation, makes it end, and checks the text in its callback and later. */
 #define EXPECT_WORDS(pending_, begin_, end_, result_, words_)				\
 do {											\
-	/*
-	 * On a slow machine the operation's deadline may have passed.
-	 */				\
+	/* On a slow machine the operation's deadline may have passed. */		\
 	while ((begin_) != (pending_))							\
 		;									\
 	EXPECT_LE(0, end_);								\

@@ -1634,7 +1634,8 @@ static int open_context(int flags)
 	if (context < &shared->contexts[CONTEXTS]) {
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", shared->keeper,
 			 FIRST_WRITER + (int)(context - shared->contexts));
-		fd = (int)__real_syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | (flags & ~O_ACCMODE));
+		fd = (int)__real_syscall(SYS_openat, AT_FDCWD, path,
+					 O_RDONLY | (flags & ~O_ACCMODE));
 		if (fd < 0)
 			fd = -errno;
 	}
