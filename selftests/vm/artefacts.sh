@@ -852,7 +852,7 @@ make_bindings()
 		# Programs have been copied from target/.
 		rm -rf userlib/bindings/rust/target
 	" || return 1
-	cp -R "$1"/selftests/bindings/{*/,tap,races.supp} "$1/guest/tests/bindings/"
+	cp -R "$1"/selftests/bindings/{*/,tap} "$1/guest/tests/bindings/"
 	cp -R "$1/userlib/bindings" "$1/guest/tests/bindings/userlib"
 	rm -rf "$1"/{userlib,uapi} "$1"/guest/usr/share/man
 }
