@@ -282,15 +282,16 @@ static int set_blocking(struct request *request, PyObject *blocking, PyObject *t
 
 /* Operations */
 
-/* Calls the function for the word's size. */
-#define BY_SIZE(function, suffix)							\
+/* Calls the function for the word's size. @...: the operation, if the function has one. */
+#define BY_SIZE(function, suffix, ...)							\
 	(self->size == 1 ? function##8##suffix(self->address, (uint8_t)expected,	\
-					       timeout, flags, op) :			\
+					       timeout, flags, ##__VA_ARGS__) :		\
 	 self->size == 2 ? function##16##suffix(self->address, (uint16_t)expected,	\
-						timeout, flags, op) :			\
+						timeout, flags, ##__VA_ARGS__) :	\
 	 self->size == 4 ? function##32##suffix(self->address, (uint32_t)expected,	\
-						timeout, flags, op) :			\
-			   function##64##suffix(self->address, expected, timeout, flags, op))
+						timeout, flags, ##__VA_ARGS__) :	\
+			   function##64##suffix(self->address, expected,		\
+						timeout, flags, ##__VA_ARGS__))
 
 static int begin_word(struct object *self, enum verb verb, const struct request *request,
 		      memwait_op_t *op)
@@ -298,7 +299,7 @@ static int begin_word(struct object *self, enum verb verb, const struct request 
 	const struct timespec *timeout = &request->timeout;
 	uint64_t expected = request->expected;
 	unsigned int flags = self->flags | MEMWAIT_RELATIVE;
-	int ret = verb == WATCH ? BY_SIZE(memwait_watch, ) : BY_SIZE(memwait_wait, _async);
+	int ret = verb == WATCH ? BY_SIZE(memwait_watch, , op) : BY_SIZE(memwait_wait, _async, op);
 
 	return ret == MEMWAIT_PENDING ? PENDING : ret;
 }
@@ -673,8 +674,6 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 
 struct direct_wait {
 	const struct object *word;
-	uint64_t expected;
-	const struct timespec *deadline;
 	int result;
 };
 
@@ -687,29 +686,20 @@ static void pass_on(void *argument)
 		memwait_notify(wait->word->address, 1, wait->word->flags);
 }
 
-static int compare_now(const struct direct_wait *wait)
+static int compare(const struct object *self, uint64_t expected, const struct timespec *timeout)
 {
-	const void *address = wait->word->address;
-	unsigned int flags = wait->word->flags;
+	unsigned int flags = self->flags;
 
-	switch (wait->word->size) {
-	case 1:
-		return memwait_wait8(address, (uint8_t)wait->expected, wait->deadline, flags);
-	case 2:
-		return memwait_wait16(address, (uint16_t)wait->expected, wait->deadline, flags);
-	case 4:
-		return memwait_wait32(address, (uint32_t)wait->expected, wait->deadline, flags);
-	default:
-		return memwait_wait64(address, wait->expected, wait->deadline, flags);
-	}
+	return BY_SIZE(memwait_wait, );
 }
 
-static void direct_sleep(struct direct_wait *wait)
+static void direct_sleep(struct direct_wait *wait, uint64_t expected,
+			 const struct timespec *deadline)
 {
 	pthread_cleanup_push(pass_on, wait);
 	Py_BEGIN_ALLOW_THREADS
 	do
-		wait->result = compare_now(wait);
+		wait->result = compare(wait->word, expected, deadline);
 	while (wait->result == -EINTR);
 	Py_END_ALLOW_THREADS
 	pthread_cleanup_pop(0);
@@ -718,14 +708,13 @@ static void direct_sleep(struct direct_wait *wait)
 /*
  * wait_for() for a word, and for a thread in which no signal handlers run. Such a thread need not
  * notice signals, and waits in one system call instead of five. If Python ends the thread while the
- * thread waits for the GIL, the wake-up passes to the next waiter.
+ * thread is waiting for the GIL, the wake-up passes to the next waiter. The deadline is absolute,
+ * because a signal begins the wait again.
  */
 static int wait_directly(struct object *self, const struct request *request)
 {
-	struct direct_wait wait = {
-		.word = self, .expected = request->expected, .result = -EINTR,
-	};
-	struct timespec deadline;
+	struct direct_wait wait = { .word = self, .result = -EINTR };
+	struct timespec deadline, *until = NULL;
 	unsigned int held;
 
 	if (request->timeout.tv_sec != LONG_MAX) {
@@ -736,10 +725,10 @@ static int wait_directly(struct object *self, const struct request *request)
 			deadline.tv_sec++;
 			deadline.tv_nsec -= 1000000000;
 		}
-		wait.deadline = &deadline;
+		until = &deadline;
 	}
 	held = hold(self);
-	direct_sleep(&wait);
+	direct_sleep(&wait, request->expected, until);
 	let_go(self, held);
 	return wait.result;
 }
