@@ -420,18 +420,29 @@ static uint64_t value(const struct row *row, int column)
 	return strtoull(row->column[column], NULL, 10);
 }
 
+#define MOST_COLUMNS	32
+
+/* Splits a line of a list at its tabs. Returns the number of fields. */
+static int split_fields(char *line, char **field)
+{
+	int nr = 0;
+
+	line[strcspn(line, "\n")] = 0;
+	while (line && nr < MOST_COLUMNS)
+		field[nr++] = strsep(&line, "\t");
+	return nr;
+}
+
 /* Splits a line in the header's column order. Returns false if a column is missing. */
 static bool split(struct row *row, const int *order, int nr)
 {
-	char *rest = row->line;
-	int i;
+	char *field[MOST_COLUMNS];
+	int nr_fields = split_fields(row->line, field), i;
 
 	memset(row->column, 0, sizeof(row->column));
-	for (i = 0; i < nr; i++) {
-		char *field = strsep(&rest, "\t");
-
-		if (field && order[i] >= 0)
-			row->column[order[i]] = field;
+	for (i = 0; i < nr && i < nr_fields; i++) {
+		if (order[i] >= 0)
+			row->column[order[i]] = field[i];
 	}
 	for (i = 0; i < COLUMNS; i++) {
 		if (!row->column[i])
@@ -440,18 +451,17 @@ static bool split(struct row *row, const int *order, int nr)
 	return true;
 }
 
-static int read_header(char *line, int *order, int max)
+static int read_header(char *line, int *order)
 {
-	char *rest = line, *field;
-	int nr = 0, i;
+	char *field[MOST_COLUMNS];
+	int nr = split_fields(line, field), k, i;
 
-	while (nr < max && (field = strsep(&rest, "\t"))) {
-		order[nr] = -1;
+	for (k = 0; k < nr; k++) {
+		order[k] = -1;
 		for (i = 0; i < COLUMNS; i++) {
-			if (!strcmp(field, column_names[i]))
-				order[nr] = i;
+			if (!strcmp(field[k], column_names[i]))
+				order[k] = i;
 		}
-		nr++;
 	}
 	return nr;
 }
@@ -471,14 +481,13 @@ static struct rows read_queues(void)
 {
 	struct rows rows = { 0 };
 	size_t size = 0, room = 0;
-	int order[32], nr = 0;
+	int order[MOST_COLUMNS], nr = 0;
 	char *line = NULL;
 	FILE *f = open_list(QUEUES);
 
 	while (getline(&line, &size, f) > 0) {
-		line[strcspn(line, "\n")] = 0;
 		if (!nr) {
-			nr = read_header(line, order, 32);
+			nr = read_header(line, order);
 			continue;
 		}
 		if (rows.nr == room) {
@@ -822,17 +831,13 @@ static bool show_deadlock(const struct rows *rows, const struct rows *later, con
 /* Lists all ids. Each id prevents the module from being unloaded. */
 static int show_all(void)
 {
-	char *line = NULL, *rest, *field[5], command[64];
+	char *line = NULL, *field[MOST_COLUMNS], command[64];
 	FILE *f = open_list(IDS);
 	size_t size = 0;
-	int lines, i;
+	int lines;
 
 	for (lines = 0; getline(&line, &size, f) > 0; lines++) {
-		line[strcspn(line, "\n")] = 0;
-		rest = line;
-		for (i = 0; i < 5; i++)
-			field[i] = strsep(&rest, "\t");
-		if (!field[4])
+		if (split_fields(line, field) < 5)
 			fail(EXIT_ERROR, IDS ": unknown format");
 		if (lines == 1)
 			printf("%-7s %7s %7s %-15s  %s\n", "KIND", "PID", "TID", "COMMAND", "ID");
@@ -900,19 +905,6 @@ static int do_owners(int argc, char **argv)
 
 /* Users */
 
-#define USER_COLUMNS	16
-
-/* Splits a line of the list of users. Returns the number of fields. */
-static int split_user(char *line, char **field)
-{
-	int nr = 0;
-
-	line[strcspn(line, "\n")] = 0;
-	while (line && nr < USER_COLUMNS)
-		field[nr++] = strsep(&line, "\t");
-	return nr;
-}
-
 static void show_fields(char **field, int nr)
 {
 	int i;
@@ -947,7 +939,7 @@ static void show_limits(char **name, int nr)
 
 static int do_users(int argc, char **argv)
 {
-	char *header = NULL, *line = NULL, *name[USER_COLUMNS], *field[USER_COLUMNS];
+	char *header = NULL, *line = NULL, *name[MOST_COLUMNS], *field[MOST_COLUMNS];
 	size_t header_size = 0, size = 0;
 	bool any = false;
 	int nr = 0;
@@ -958,11 +950,11 @@ static int do_users(int argc, char **argv)
 		usage();
 	f = open_list(USERS);
 	if (getline(&header, &header_size, f) > 0)
-		nr = split_user(header, name);
+		nr = split_fields(header, name);
 	while (getline(&line, &size, f) > 0) {
 		if (!any)
 			show_limits(name, nr);
-		show_fields(field, split_user(line, field));
+		show_fields(field, split_fields(line, field));
 		any = true;
 	}
 	if (ferror(f))
