@@ -134,79 +134,83 @@ MEMWAIT_TEST(R15_no_mapping_is_efault_unless_private)
 	EXPECT_EQ(0, mw_waiters(self->fd, hole, U32 | MEMWAIT_PRIVATE));
 }
 
+/*
+ * In the following tests another thread must run between two steps of a notify. The thread and the
+ * notifier share a CPU, and the first completion wakes the thread, which preempts the notifier
+ * because that is a SCHED_IDLE thread.
+ */
+#define WAITS	10000
+
+static struct memwait_completion completions[WAITS + 1];
+
+static int notify_all_at_idle_priority(int fd, uint32_t *word)
+{
+	static const struct sched_param none;
+
+	if (sched_setscheduler(0, SCHED_IDLE, &none))
+		return -errno;
+	return mw_notify(fd, word, MEMWAIT_ALL, U32);
+}
+
+static void arm_all(struct __test_metadata *_metadata, int fd, uint32_t *word)
+{
+	int i;
+
+	for (i = 0; i < WAITS; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, i));
+}
+
 struct notifier {
 	int fd;
 	uint32_t *word;
-	int woken, done;
+	int woken;
+	bool done;
 };
 
-static void *notify_all(void *arg)
+static void *notifier_main(void *arg)
 {
 	struct notifier *n = arg;
 
-	n->woken = mw_notify(n->fd, n->word, MEMWAIT_ALL, U32);
-	__atomic_store_n(&n->done, 1, __ATOMIC_RELEASE);
+	n->woken = notify_all_at_idle_priority(n->fd, n->word);
+	__atomic_store_n(&n->done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
 MEMWAIT_TEST(R13_a_waiter_that_joins_during_a_notify_of_all_is_not_woken)
 {
-	enum { WAITS = 10000, TRIES = 20 };
-	static struct memwait_completion done[WAITS + 1];
-	bool joined = false;
+	struct notifier n = { .fd = self->fd, .word = self->word };
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
 	pthread_t thread;
-	int i, try;
 
-	for (try = 0; try < TRIES && !joined; try++) {
-		struct notifier n = { .fd = self->fd, .word = self->word };
-
-		for (i = 0; i < WAITS; i++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
-		ASSERT_EQ(0, pthread_create(&thread, NULL, notify_all, &n));
-		while (!mw_fdinfo(self->fd, "completed"))
-			;
-		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, WAITS));
-		joined = !__atomic_load_n(&n.done, __ATOMIC_ACQUIRE);
-		pthread_join(thread, NULL);
-		EXPECT_EQ(WAITS, n.woken);
-		EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
-		EXPECT_EQ(WAITS + 1, mw_read(self->fd, done, WAITS + 1));
-	}
-	/* The wait may be armed too late, but not every time. */
-	EXPECT_TRUE(joined);
-}
-
-/* Returns how many waiters the child has not woken when it is killed during a notify of all. */
-static int killed_notify(int fd, uint32_t *word, int waits)
-{
-	int before = (int)mw_fdinfo(fd, "completed");
-	pid_t pid = fork_child();
-
-	if (!pid) {
-		mw_notify(fd, word, MEMWAIT_ALL, U32);
-		_exit(0);
-	}
-	while (mw_fdinfo(fd, "completed") == before)
-		;
-	kill_child(pid);
-	return waits - ((int)mw_fdinfo(fd, "completed") - before);
+	ASSERT_EQ(0, bind_to(0));
+	arm_all(_metadata, self->fd, self->word);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, notifier_main, &n));
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, WAITS));
+	EXPECT_FALSE(__atomic_load_n(&n.done, __ATOMIC_ACQUIRE));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(WAITS, n.woken);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(WAITS + 1, mw_read(self->fd, completions, WAITS + 1));
 }
 
 MEMWAIT_TEST(R29_a_kill_ends_a_notify_of_many_waiters)
 {
-	enum { WAITS = 10000, TRIES = 20 };
-	static struct memwait_completion done[WAITS];
-	int left = 0, i, try;
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	int left;
+	pid_t pid;
 
-	for (try = 0; try < TRIES && !left; try++) {
-		for (i = 0; i < WAITS; i++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
-		left = killed_notify(self->fd, self->shared, WAITS);
-		EXPECT_EQ(left, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
-		EXPECT_EQ(WAITS, mw_read(self->fd, done, WAITS));
-	}
-	/* A child that is killed too late leaves none, but not every time. */
+	ASSERT_EQ(0, bind_to(0));
+	arm_all(_metadata, self->fd, self->shared);
+	pid = fork_child();
+	if (!pid)
+		_exit(notify_all_at_idle_priority(self->fd, self->shared) != WAITS);
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
+	left = WAITS - (int)mw_fdinfo(self->fd, "completed");
 	EXPECT_LT(0, left);
+	EXPECT_EQ(left, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(WAITS, mw_read(self->fd, completions, WAITS));
 }
 
 MEMWAIT_TEST(waiters_takes_no_count)
