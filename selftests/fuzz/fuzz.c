@@ -556,6 +556,8 @@ static void fuzz(const struct program *replay)
 	struct program p;
 	char text[TEXT];
 
+	/* A kernel thread may still have to return the charges of a program that has just ended. */
+	mw_await_user_waits(fd, 0);
 	end = start + seconds_wanted() * NSEC_PER_SEC;
 	next = start + 30 * NSEC_PER_SEC;
 	while (now_ns(CLOCK_MONOTONIC) < end && !shared->failed) {
