@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R37: tracepoints record exactly the events that happened. The order is not checked, because a
- * woken thread may record its event before the thread that woke it.
+ * woken thread may record its event before the thread that woke it. R31: one test uses the events to
+ * see an order.
  */
 #include "async_test.h"
 #include "../patching_test.h"
@@ -446,6 +447,66 @@ TRACE_TEST(R37_the_death_of_an_owner_is_recorded)
 	EXPECT_EVENT("owner_died: owner=%llu tid=%d", (unsigned long long)t.owner.id, t.tid);
 	EXPECT_EVENT("owner_died: owner=%llu tid=0", (unsigned long long)context.id);
 	EXPECT_RECORDED(NULL);
+}
+
+/* Opens a context that belongs to another user, and arms waits that name an owner. */
+static int arm_as(uid_t user, const uint64_t *words, int n, uint64_t owner)
+{
+	int fd, i;
+
+	if (setresuid(user, user, 0))
+		return -1;
+	fd = memwait_open(0);
+	if (setresuid(0, 0, 0) || fd < 0 || mw_owner(fd, MEMWAIT_OWNER_CONTEXT, NULL))
+		return -1;
+	for (i = 0; i < n; i++) {
+		if (mw_async(fd, words + i, owner, MEMWAIT_FOREVER,
+			     MEMWAIT_SIZE_U64 | MEMWAIT_OWNED | MEMWAIT_PRIVATE, user, NULL) !=
+		    MEMWAIT_PENDING)
+			return -1;
+	}
+	return fd;
+}
+
+/* One work item reports the death, and so the events are in its order. */
+TRACE_TEST(R31_a_death_is_reported_to_the_users_in_turn)
+{
+	enum { USER = 65001, WORDS = 20 };
+	uint64_t *words = (uint64_t *)self->private;
+	int owner, first, second, i, lead = 0, reports = 0;
+	struct lines lines;
+	const char *user;
+	uint64_t id;
+
+	owner = memwait_open(0);
+	ASSERT_LE(0, owner);
+	i = mw_owner(owner, MEMWAIT_OWNER_CONTEXT, &id);
+	if (i == -EOPNOTSUPP)
+		SKIP(return, "this kernel does not report deaths");
+	ASSERT_EQ(0, i);
+	for (i = 0; i < 2 * WORDS; i++)
+		words[i] = id;
+	first = arm_as(USER, words, WORDS, id);
+	second = arm_as(USER + 1, words + WORDS, WORDS, id);
+	ASSERT_LE(0, first);
+	ASSERT_LE(0, second);
+	/* This deletes the events that have been recorded. */
+	ASSERT_EQ(0, close(open(INSTANCE "/trace", O_WRONLY | O_TRUNC)));
+	close(owner);
+	sleep_until(mw_fdinfo(first, "completed") == WORDS &&
+		    mw_fdinfo(second, "completed") == WORDS);
+	ASSERT_TRUE(recorded(&lines, NULL));
+	for (i = 0; i < lines.nr; i++) {
+		user = strstr(lines.text[i], " user_data=");
+		if (strncmp(lines.text[i], "async_complete: ", 16) || !user)
+			continue;
+		lead += strtol(user + strlen(" user_data="), NULL, 16) == USER ? 1 : -1;
+		reports++;
+		EXPECT_TRUE(lead >= -1 && lead <= 1);
+	}
+	EXPECT_EQ(2 * WORDS, reports);
+	close(first);
+	close(second);
 }
 
 TRACE_TEST(R37_disabled_events_record_nothing)
