@@ -49,6 +49,7 @@ struct state {
 	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *waitgroup, *loop, *operation;
 	PyObject *owner_died, *not_recoverable, *loop_failed;
 	PyObject *empty, *full, *shut_down, *broken;
+	PyObject *outcomes;		/* the results of a word's waits, by number */
 	unsigned long main_thread;	/* in which the interpreter runs signal handlers */
 };
 
@@ -913,7 +914,8 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	case BARRIER:
 		return met(self, result);
 	case WORD:
-		return result < 0 ? fail(result) : PyLong_FromLong(result);
+		return result < 0 ? fail(result) :
+				    Py_XNewRef(PyTuple_GetItem(self->state->outcomes, result));
 	case RWLOCK:
 		/* A wait returns EAGAIN if there are too many readers. */
 		if (result == EAGAIN)
@@ -2417,7 +2419,10 @@ static PyMethodDef word_methods[] = {
 	{ "compare_exchange", FASTCALL(word_compare_exchange), METH_FASTCALL,
 	  "compare_exchange($self, expected, value, /)\n--\n\n"
 	  "Set the value if it equals expected. Return the old value." },
-	{ "wait", FASTCALL(word_wait), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "wait", FASTCALL(word_wait), METH_FASTCALL | METH_KEYWORDS,
+	  "wait($self, /, expected, timeout=None)\n--\n\n"
+	  "If the word has the expected value, wait for a notify. Return Outcome.OK, NOT_EQUAL\n"
+	  "(the value differs) or TIMED_OUT." },
 	{ "notify", FASTCALL(word_notify), METH_FASTCALL | METH_KEYWORDS,
 	  "notify($self, /, count=None)\n--\n\n"
 	  "Wake up to count waiters, or all, oldest first. Return their number." },
@@ -2973,12 +2978,27 @@ static PyObject *available(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unus
 	return PyBool_FromLong(!memwait_available());
 }
 
+/* A function of Python that converts each result would take as long as a system call. */
+static PyObject *set_outcomes(PyObject *module, PyObject *args)
+{
+	struct state *state = PyModule_GetState(module);
+	PyObject *outcomes;
+
+	if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &outcomes))
+		return NULL;
+	Py_CLEAR(state->outcomes);
+	state->outcomes = Py_NewRef(outcomes);
+	return Py_NewRef(Py_None);
+}
+
 static PyMethodDef functions[] = {
 	{ "available", available, METH_NOARGS,
 	  "available()\n--\n\nWhether /dev/memwait can be used.\n\n"
 	  "If not, every operation raises an OSError with the reason." },
 	{ "queue_size", channel_size, METH_VARARGS,
 	  "queue_size(item_size, maxsize, /)\n--\n\nReturn the size of a Queue in bytes." },
+	{ "set_outcomes", set_outcomes, METH_VARARGS,
+	  "set_outcomes(outcomes, /)\n--\n\nSet what a wait for a Word returns, by number." },
 	{ NULL }
 };
 
@@ -3098,7 +3118,9 @@ static int exec(PyObject *module)
 {
 	struct state *state = PyModule_GetState(module);
 
-	if (set_exceptions(module, state) || add_numbers(module) ||
+	/* The numbers themselves, until set_outcomes(). */
+	state->outcomes = Py_BuildValue("(iii)", MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT);
+	if (!state->outcomes || set_exceptions(module, state) || add_numbers(module) ||
 	    add_type(module, &loop_spec, NULL, &state->loop) ||
 	    add_type(module, &operation_spec, NULL, &state->operation) ||
 	    add_type(module, &object_spec, NULL, &state->object) ||
@@ -3138,6 +3160,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->full);
 	Py_VISIT(state->shut_down);
 	Py_VISIT(state->broken);
+	Py_VISIT(state->outcomes);
 	return 0;
 }
 
@@ -3161,6 +3184,7 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->full);
 	Py_CLEAR(state->shut_down);
 	Py_CLEAR(state->broken);
+	Py_CLEAR(state->outcomes);
 	return 0;
 }
 

@@ -925,8 +925,7 @@ class Outcome(enum.IntEnum):
         return self is not Outcome.TIMED_OUT
 
 
-# By number. Calling the class takes as long as a system call.
-_OUTCOMES = tuple(Outcome)
+_memwait.set_outcomes(tuple(Outcome))
 
 
 class Word(_Object, _memwait.Word):
@@ -943,18 +942,13 @@ class Word(_Object, _memwait.Word):
             count = 0
         return f", waiters={count}" if count else ""
 
-    def wait(self, expected: int, timeout: float | None = None) -> Outcome:
-        """If the word has the expected value, wait for a notify. Return Outcome.OK, NOT_EQUAL (the
-        value differs) or TIMED_OUT.
-        """
-        return _OUTCOMES[super().wait(expected, timeout)]
-
     def _options(self) -> dict[str, Any]:
         return {"size": self.size, "private": self.private}
 
     async def wait_async(self, expected: int, timeout: float | None = None) -> Outcome:
         """wait() for tasks."""
-        return _OUTCOMES[await _wait(self, _memwait.COMPARE, timeout, expected)]
+        outcome: Outcome = await _wait(self, _memwait.COMPARE, timeout, expected)
+        return outcome
 
     async def watch(self, expected: int) -> AsyncGenerator[int, None]:
         """If the word has the expected value, watch it: yield the number of notifies whenever there
