@@ -8,8 +8,6 @@
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-#define OBJECT_SIZE	256	/* covers all words */
-
 #define fallthrough	__attribute__((__fallthrough__))
 
 /* How the first waiter gives up. */
@@ -21,45 +19,6 @@ enum way_to_give_up {
 static const char *const names[] = {
 	"pthread_cancel()", "deadline", "SIGKILL", "stop in a signal handler",
 	"memwait_op_cancel()", "memwait_loop_close()",
-};
-
-static const struct thing {
-	const char *name;
-	const struct way *way;
-	unsigned int kind;
-	bool cancels;		/* the wait is a cancellation point */
-	bool blocked_by_dead;	/* the dead waiter owns the object, or excludes others */
-	bool others_do_not_block;	/* acquiring it does not block other threads */
-} things[] = {
-#define THING(name_, way_, kind_, ...)	\
-	{ .name = (name_), .way = &(way_), .kind = (kind_), ##__VA_ARGS__ }
-	THING("mutex", mutex_way, 0),
-	THING("private mutex", mutex_way, MEMWAIT_PRIVATE),
-	THING("fair mutex", mutex_way, MEMWAIT_MUTEX_FAIR, .blocked_by_dead = true),
-	THING("checking mutex", mutex_way, MEMWAIT_MUTEX_ERRORCHECK),
-	THING("robust mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
-	THING("private robust mutex", mutex_way, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE),
-	THING("reader", read_way, 0, .others_do_not_block = true),
-	THING("robust reader", read_way, MEMWAIT_RWLOCK_ROBUST, .others_do_not_block = true),
-	THING("writer", write_way, 0),
-	THING("private writer", write_way, MEMWAIT_PRIVATE),
-	THING("fair writer", write_way, MEMWAIT_RWLOCK_FAIR, .blocked_by_dead = true),
-	THING("writer of writers", write_way, MEMWAIT_RWLOCK_PREFER_WRITER),
-	THING("robust writer", write_way, MEMWAIT_RWLOCK_ROBUST),
-	THING("writer after reader", write_after_read_way, 0),
-	THING("writer of writers after reader", write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER,
-	      .blocked_by_dead = true),
-	THING("fair writer after reader", write_after_read_way, MEMWAIT_RWLOCK_FAIR,
-	      .blocked_by_dead = true),
-	THING("semaphore", sem_way, 0, .cancels = true),
-	THING("private semaphore", sem_way, MEMWAIT_PRIVATE, .cancels = true),
-	THING("fair semaphore", fair_sem_way, MEMWAIT_SEM_FAIR, .blocked_by_dead = true),
-	THING("receiver", receive_way, 0),
-	THING("private receiver", receive_way, MEMWAIT_PRIVATE),
-	THING("sender", send_way, 0),
-	THING("private sender", send_way, MEMWAIT_PRIVATE),
-	THING("condition", condition_way, 0, .cancels = true),
-	THING("private condition", condition_way, MEMWAIT_PRIVATE, .cancels = true),
 };
 
 /*
@@ -124,8 +83,8 @@ static int intercept(int fd, unsigned long request, void *argument)
 
 /* The first of two waiters. */
 struct first {
-	const struct thing *thing;
-	void *object;
+	const struct object *object;
+	void *memory;
 	enum way_to_give_up how;
 	memwait_loop_t *loop;		/* the waiter's own loop */
 	struct counted_op counted;
@@ -145,8 +104,8 @@ static void was_cancelled(void *arg)
 {
 	struct first *first = arg;
 
-	if (first->thing->way == &condition_way)
-		must(condition_give_back(first->object));
+	if (first->object->way == &condition_way)
+		must(condition_give_back(first->memory));
 	stay_there();
 }
 
@@ -154,15 +113,15 @@ static int wait_first(void *arg)
 {
 	const struct timespec never = { TIME_MAX, 0 };
 	struct first *first = arg;
-	const struct way *way = first->thing->way;
+	const struct way *way = first->object->way;
 	int ret;
 
 	gives_up = first->how;
 	pthread_cleanup_push(was_cancelled, first);
 	ret = first->how == TOO_LATE ?
-	      way->wait_until(first->object, CLOCK_MONOTONIC, &never) : way->wait(first->object);
+	      way->wait_until(first->memory, CLOCK_MONOTONIC, &never) : way->wait(first->memory);
 	pthread_cleanup_pop(0);
-	first->result = leave(way, first->object, ret);
+	first->result = leave(way, first->memory, ret);
 	stay_there();
 	return first->result;
 }
@@ -171,7 +130,7 @@ static int wait_in_loop(void *arg)
 {
 	struct first *first = arg;
 
-	return first->thing->way->wait_async(first->object, &first->counted.op);
+	return first->object->way->wait_async(first->memory, &first->counted.op);
 }
 
 static int begin(struct first *first)
@@ -205,8 +164,7 @@ static void stop(int signal)
  */
 static int give_up(struct first *first)
 {
-	static const struct timespec long_ago = { -1, 0 };
-	const struct way *way = first->thing->way;
+	const struct way *way = first->object->way;
 	int ret, taken;
 
 	switch (first->how) {
@@ -218,15 +176,15 @@ static int give_up(struct first *first)
 	case TOO_LATE:
 		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 		/* Another thread acquires the object first, if it can. */
-		taken = way->wait_until(first->object, CLOCK_MONOTONIC, &long_ago);
+		taken = take(way, first->memory);
 		__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
 		ret = first->result;
-		if (ret != (taken || first->thing->others_do_not_block ? 0 : ETIMEDOUT))
+		if (ret != (taken || way->together ? 0 : ETIMEDOUT))
 			return ret ? ret : -1;
 		if (taken && way->give_back)
 			return 0;
-		return give_next(way, first->object);
+		return give_next(way, first->memory);
 	case STOPPED:
 		stopped = first->loop;
 		raise(SIGUSR1);
@@ -259,55 +217,60 @@ static int end(struct first *first)
 	}
 }
 
-static void set_up(struct first *first, const struct thing *thing, void *object,
+static void set_up(struct first *first, const struct object *object, void *memory,
 		   enum way_to_give_up how)
 {
-	*first = (struct first){ .thing = thing, .object = object, .how = how };
+	*first = (struct first){ .object = object, .memory = memory, .how = how };
 	was_counted = 0;
 	may_continue = 0;
 	has_given_up = 0;
 	may_end = 0;
 }
 
-static bool is_possible(const struct thing *thing, enum way_to_give_up how)
+static bool is_possible(const struct object *object, enum way_to_give_up how)
 {
 	switch (how) {
 	case CANCELLED:
-		return thing->cancels;
+		return object->way->cancels;
 	case TOO_LATE:
 		/* A waiter that received a signal does not wait again for the condition. */
-		return thing->way != &condition_way;
+		return object->way != &condition_way;
 	case KILLED:
-		return !thing->blocked_by_dead && !(thing->kind & MEMWAIT_PRIVATE);
+		return !dead_excludes(object) && !is_private(object);
 	default:
 		return true;
 	}
 }
 
+static void await_all(const struct first *first, int n)
+{
+	spin_until(sleepers_within(first->memory, OBJECT_SIZE, first->object->kind) == n);
+}
+
 USERLIB_TEST(L3_a_waiter_that_gives_up_has_the_next_one_woken)
 {
 	const struct sigaction action = { .sa_handler = stop };
-	void *object = self->shared;
+	const struct object *object;
+	void *memory = self->shared;
 	struct visitor next;
 	struct first first;
-	size_t i;
 	int how;
 
 	sigaction(SIGUSR1, &action, NULL);
-	for (i = 0; i < ARRAY_SIZE(things); i++) {
-		const struct thing *thing = &things[i];
+	for_each_object(object, !object->way->meets && !object->way->lets_all_go) {
+		const struct way *way = object->way;
 
 		for (how = 0; how < WAYS; how++) {
-			if (!is_possible(thing, how))
+			if (!is_possible(object, how))
 				continue;
-			TH_LOG("%s: %s", thing->name, names[how]);
-			set_up(&first, thing, object, how);
-			ASSERT_EQ(0, thing->way->make(object, thing->kind));
+			TH_LOG("%s: %s", object->name, names[how]);
+			set_up(&first, object, memory, how);
+			ASSERT_EQ(0, way->make(memory, object->kind));
 			ASSERT_EQ(0, begin(&first));
-			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == 1);
-			visitor_start(&next, thing->way, object);
-			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == 2);
-			ASSERT_EQ(0, thing->way->give(object));
+			await_all(&first, 1);
+			visitor_start(&next, way, memory);
+			await_all(&first, 2);
+			ASSERT_EQ(0, way->give(memory));
 			ASSERT_EQ(0, give_up(&first));
 			ASSERT_EQ(0, visitor_join(&next));
 			EXPECT_EQ(0, first.counted.calls);
@@ -317,7 +280,7 @@ USERLIB_TEST(L3_a_waiter_that_gives_up_has_the_next_one_woken)
 			 * leave.
 			 */
 			if (how != KILLED) {
-				ASSERT_EQ(0, thing->way->destroy(object));
+				ASSERT_EQ(0, way->destroy(memory));
 			}
 		}
 	}
@@ -325,12 +288,17 @@ USERLIB_TEST(L3_a_waiter_that_gives_up_has_the_next_one_woken)
 
 static int take_and_stay(const struct way *way, void *object, int *acquired)
 {
-	static const struct timespec long_ago = { -1, 0 };
-
-	if (way->wait_until(object, CLOCK_MONOTONIC, &long_ago))
+	if (take(way, object))
 		return 1;
 	__atomic_store_n(acquired, 1, __ATOMIC_RELEASE);
 	stay();
+}
+
+/* Whether the object is a lock that has one owner, whose death is reported. */
+static bool reports_death(const struct object *object)
+{
+	return is_robust(object) && maker_can_wait(object) && !object->way->together &&
+	       !object->way->has_gate;
 }
 
 /*
@@ -340,37 +308,33 @@ static int take_and_stay(const struct way *way, void *object, int *acquired)
  */
 USERLIB_TEST(L6_after_a_waiter_gives_up_the_next_one_announces_the_owner)
 {
-	static const struct thing robust[] = {
-		THING("mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
-		THING("writer", write_way, MEMWAIT_RWLOCK_ROBUST),
-	};
-	void *object = self->shared;
+	const struct object *object;
+	void *memory = self->shared;
 	int *acquired = self->shared + 4096;
 	struct visitor next;
 	struct first first;
 	pid_t owner;
-	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(robust); i++) {
-		const struct way *way = robust[i].way;
+	for_each_object(object, reports_death(object) && !is_private(object)) {
+		const struct way *way = object->way;
 
 		*acquired = 0;
-		set_up(&first, &robust[i], object, TOO_LATE);
-		ASSERT_EQ(0, way->make(object, robust[i].kind));
+		set_up(&first, object, memory, TOO_LATE);
+		ASSERT_EQ(0, way->make(memory, object->kind));
 		ASSERT_EQ(0, begin(&first));
-		spin_until(sleepers_within(object, OBJECT_SIZE, 0) == 1);
-		visitor_start(&next, way, object);
-		spin_until(sleepers_within(object, OBJECT_SIZE, 0) == 2);
-		ASSERT_EQ(0, way->give(object));
+		await_all(&first, 1);
+		visitor_start(&next, way, memory);
+		await_all(&first, 2);
+		ASSERT_EQ(0, way->give(memory));
 		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
-		owner = run_in_child(take_and_stay(way, object, acquired));
+		owner = run_in_child(take_and_stay(way, memory, acquired));
 		spin_until(__atomic_load_n(acquired, __ATOMIC_ACQUIRE));
 		__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
 		ASSERT_EQ(ETIMEDOUT, first.result);
 		ASSERT_EQ(128 + SIGKILL, kill_child(owner));
 		ASSERT_EQ(EOWNERDEAD, visitor_join(&next)) {
-			TH_LOG("%s", robust[i].name);
+			TH_LOG("%s", object->name);
 		}
 		ASSERT_EQ(0, end(&first));
 	}
@@ -383,7 +347,7 @@ USERLIB_TEST(L6_after_a_waiter_gives_up_the_next_one_announces_the_owner)
 static int begin_to_write(void *arg)
 {
 	struct first *first = arg;
-	int ret = memwait_rwlock_wrlock_async(first->object, &first->counted.op);
+	int ret = memwait_rwlock_wrlock_async(first->memory, &first->counted.op);
 
 	__atomic_store_n(&was_counted, ret == EINPROGRESS ? 1 : -1, __ATOMIC_RELEASE);
 	/* This thread has closed the gate, and continues to exist. */
@@ -402,7 +366,7 @@ static int acquire_and_end(void *arg)
 
 USERLIB_TEST(L6_the_thread_that_continues_an_operation_is_the_owner)
 {
-	struct first first = { .object = self->shared, .loop = self->loop };
+	struct first first = { .memory = self->shared, .loop = self->loop };
 	memwait_rwlock_t *rwlock = self->shared;
 	struct visitor next;
 	struct runner beginner;
@@ -434,26 +398,19 @@ USERLIB_TEST(L6_the_thread_that_continues_an_operation_is_the_owner)
  */
 USERLIB_TEST(L6_the_next_waiter_announces_the_thread_that_dispatches)
 {
-	static const struct thing robust[] = {
-		THING("mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
-		THING("private mutex", mutex_way, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE),
-		THING("writer", write_way, MEMWAIT_RWLOCK_ROBUST),
-	};
-	struct first first = { .object = self->shared, .loop = self->loop };
+	struct first first = { .memory = self->shared, .loop = self->loop };
+	const struct object *object;
 	struct visitor next;
-	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(robust); i++) {
-		const unsigned int kind = robust[i].kind;
-
-		TH_LOG("%s", robust[i].name);
-		first.thing = &robust[i];
+	for_each_object(object, reports_death(object)) {
+		TH_LOG("%s", object->name);
+		first.object = object;
 		first.counted = counted_by(&first.counted, self->loop);
-		ASSERT_EQ(0, robust[i].way->make(first.object, kind));
+		ASSERT_EQ(0, object->way->make(first.memory, object->kind));
 		ASSERT_EQ(EINPROGRESS, wait_in_loop(&first));
-		visitor_start(&next, robust[i].way, first.object);
-		spin_until(sleepers_within(first.object, OBJECT_SIZE, kind) == 2);
-		ASSERT_EQ(0, robust[i].way->give(first.object));
+		visitor_start(&next, object->way, first.memory);
+		await_all(&first, 2);
+		ASSERT_EQ(0, object->way->give(first.memory));
 		ASSERT_EQ(0, elsewhere(acquire_and_end, &first));
 		ASSERT_EQ(EOWNERDEAD, visitor_join(&next));
 	}
@@ -491,54 +448,49 @@ USERLIB_TEST(L7_the_next_arrival_wakes_waiters_of_a_dead_last_one)
 static int arrive_and_give_up(struct first *first)
 {
 	const struct timespec soon = in_time(CLOCK_MONOTONIC, 10);
-	unsigned int kind = first->thing->kind;
-	int others = sleepers_within(first->object, OBJECT_SIZE, kind);
+	unsigned int kind = first->object->kind;
+	int others = sleepers_within(first->memory, OBJECT_SIZE, kind);
 
 	if (first->how == TOO_LATE)
-		return barrier_wait_until(first->object, CLOCK_MONOTONIC, &soon) - ETIMEDOUT;
+		return barrier_wait_until(first->memory, CLOCK_MONOTONIC, &soon) - ETIMEDOUT;
 	if (begin(first))
 		return -1;
-	spin_until(sleepers_within(first->object, OBJECT_SIZE, kind) == others + 1);
+	await_all(first, others + 1);
 	if (first->how == KILLED)
 		kill(first->child, SIGKILL);
 	return give_up(first);
 }
 
-static const struct thing barriers[] = {
-	THING("barrier", barrier_way, 0),
-	THING("private barrier", barrier_way, MEMWAIT_PRIVATE),
-};
-
 /* The other participants continue to wait, and the barrier takes as many participants as before. */
 USERLIB_TEST(L3_a_waiter_that_gives_up_at_a_barrier_has_not_arrived)
 {
 	const struct sigaction action = { .sa_handler = stop };
-	void *object = self->shared;
+	void *memory = self->shared;
 	struct visitor visitors[2];
 	struct first first;
 	int i, how, others, n;
 
 	sigaction(SIGUSR1, &action, NULL);
-	for (i = 0; i < (int)ARRAY_SIZE(barriers) * WAYS * 2; i++) {
-		const struct thing *thing = &barriers[i / 2 / WAYS];
+	for (i = 0; i < (int)ARRAY_SIZE(objects) * WAYS * 2; i++) {
+		const struct object *object = &objects[i / 2 / WAYS];
 
 		how = i / 2 % WAYS;
 		others = i % 2;
-		if (!is_possible(thing, how))
+		if (object->way != &barrier_way || !is_possible(object, how))
 			continue;
-		TH_LOG("%s: %s, %d other", thing->name, names[how], others);
-		set_up(&first, thing, object, how);
-		ASSERT_EQ(0, memwait_barrier_init(object, thing->kind, 2 + others));
+		TH_LOG("%s: %s, %d other", object->name, names[how], others);
+		set_up(&first, object, memory, how);
+		ASSERT_EQ(0, memwait_barrier_init(memory, object->kind, 2 + others));
 		for (n = 0; n <= others; n++) {
 			if (n == others) {
 				ASSERT_EQ(0, arrive_and_give_up(&first));
 			}
-			visitor_start(&visitors[n], thing->way, object);
-			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == n + 1 ||
+			visitor_start(&visitors[n], object->way, memory);
+			spin_until(sleepers_within(memory, OBJECT_SIZE, object->kind) == n + 1 ||
 				   runner_is_done(&visitors[n].runner));
 			ASSERT_FALSE(runner_is_done(&visitors[n].runner));
 		}
-		ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(object));
+		ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(memory));
 		for (n = 0; n <= others; n++)
 			ASSERT_EQ(0, visitor_join(&visitors[n]));
 		EXPECT_EQ(0, first.counted.calls);
@@ -546,7 +498,7 @@ USERLIB_TEST(L3_a_waiter_that_gives_up_at_a_barrier_has_not_arrived)
 			ASSERT_EQ(0, end(&first));
 		}
 		if (how != KILLED) {
-			ASSERT_EQ(0, thing->way->destroy(object));
+			ASSERT_EQ(0, object->way->destroy(memory));
 		}
 	}
 }
@@ -570,10 +522,12 @@ USERLIB_TEST(L3_giving_up_after_the_last_arrival_counts_as_not_arrived)
 	int i, ret;
 	long ms;
 
-	for (i = 0; i < (int)ARRAY_SIZE(barriers) * 2; i++) {
-		const unsigned int kind = barriers[i / 2].kind;
+	for (i = 0; i < (int)ARRAY_SIZE(objects) * 2; i++) {
+		const unsigned int kind = objects[i / 2].kind;
 
-		set_up(&first, &barriers[i / 2], barrier, OP_CANCELLED);
+		if (objects[i / 2].way != &barrier_way)
+			continue;
+		set_up(&first, &objects[i / 2], barrier, OP_CANCELLED);
 		first.counted = counted_by(&first.counted, self->loop);
 		ASSERT_EQ(0, memwait_barrier_init(barrier, kind, 2));
 		/* The loop detects the deadline only when it runs. */
@@ -607,45 +561,40 @@ static int destroy(void *arg)
 	struct first *first = arg;
 
 	is_destroyer = true;
-	return first->thing->way->destroy(first->object);
+	return first->object->way->destroy(first->memory);
 }
 
 /* The last waiter to leave must wake destroy. Destroy also checks by itself once a second. */
 USERLIB_TEST(L8_the_last_waiter_to_leave_wakes_destroy)
 {
-	static const struct thing left[] = {
-		THING("group", group_way, 0),
-		THING("private group", group_way, MEMWAIT_PRIVATE),
-		THING("barrier", barrier_way, 0),
-		THING("private barrier", barrier_way, MEMWAIT_PRIVATE),
-	};
-	void *object = self->shared;
+	const struct object *object;
+	void *memory = self->shared;
 	struct runner destroyer;
 	struct first first;
-	int i, round;
+	int round;
 
-	for (i = 0; i < (int)ARRAY_SIZE(left); i++) {
+	for_each_object(object, object->way->wakes_destroy) {
 		was_woken = 0;
 		/*
 		 * On a very slow machine the waiter may leave during that check. The test therefore
 		 * makes several attempts.
 		 */
 		for (round = 0; round < 5 && !was_woken; round++) {
-			set_up(&first, &left[i], object, LINGERS);
+			set_up(&first, object, memory, LINGERS);
 			may_end = 1;
-			ASSERT_EQ(0, left[i].way->make(object, left[i].kind));
+			ASSERT_EQ(0, object->way->make(memory, object->kind));
 			runner_start(&first.runner, wait_first, &first);
-			spin_until(sleepers_within(object, OBJECT_SIZE, left[i].kind) == 1);
-			ASSERT_EQ(0, left[i].way->give(object));
+			await_all(&first, 1);
+			ASSERT_EQ(0, object->way->give(memory));
 			spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 			runner_start(&destroyer, destroy, &first);
-			spin_until(sleepers_within(object, OBJECT_SIZE, left[i].kind) == 1);
+			await_all(&first, 1);
 			__atomic_store_n(&may_continue, 1, __ATOMIC_RELEASE);
 			EXPECT_EQ(0, runner_join(&destroyer));
 			EXPECT_EQ(0, runner_join(&first.runner));
 		}
 		EXPECT_NE(0, was_woken) {
-			TH_LOG("%s", left[i].name);
+			TH_LOG("%s", object->name);
 		}
 	}
 }

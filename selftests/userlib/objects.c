@@ -17,72 +17,13 @@ FIXTURE(object)
 
 FIXTURE_VARIANT(object)
 {
-	const struct way *way;
-	unsigned int kind;
-	bool together;		/* several threads can hold it at the same time */
-	bool is_fifo;		/* waiters acquire it one after another, in FIFO order */
-	bool survives;	/* a dead waiter does not hold it */
-	bool first_excludes;	/* the first waiter excludes others, even when it is dead */
-	bool cancels;		/* a wait is a cancellation point, and a signal ends it */
+	struct object object;
 };
 
-FIXTURE_VARIANT_ADD(object, mutex) { .way = &mutex_way, .is_fifo = true, .survives = true };
+#define ADD_VARIANT(name, way, kind)	\
+	FIXTURE_VARIANT_ADD(object, name) { .object = OBJECT_INIT(name, way, kind) };
 
-FIXTURE_VARIANT_ADD(object, fair_mutex)
-{
-	.way = &mutex_way, .kind = MEMWAIT_MUTEX_FAIR, .is_fifo = true,
-};
-
-FIXTURE_VARIANT_ADD(object, private_mutex)
-{
-	.way = &mutex_way, .kind = MEMWAIT_PRIVATE, .is_fifo = true, .survives = true,
-};
-
-FIXTURE_VARIANT_ADD(object, reader) { .way = &read_way, .together = true, .survives = true };
-
-FIXTURE_VARIANT_ADD(object, reader_of_writers)
-{
-	.way = &read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .together = true, .survives = true,
-};
-
-FIXTURE_VARIANT_ADD(object, fair_reader)
-{
-	.way = &read_way, .kind = MEMWAIT_RWLOCK_FAIR, .together = true,
-};
-
-FIXTURE_VARIANT_ADD(object, writer) { .way = &write_way, .is_fifo = true, .survives = true };
-FIXTURE_VARIANT_ADD(object, writer_after_reader) { .way = &write_after_read_way, .survives = true };
-
-FIXTURE_VARIANT_ADD(object, writer_of_writers_after_reader)
-{
-	.way = &write_after_read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .is_fifo = true,
-	.first_excludes = true,
-};
-
-FIXTURE_VARIANT_ADD(object, writer_of_writers)
-{
-	.way = &write_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .is_fifo = true, .survives = true,
-};
-
-FIXTURE_VARIANT_ADD(object, fair_writer)
-{
-	.way = &write_way, .kind = MEMWAIT_RWLOCK_FAIR, .is_fifo = true,
-};
-
-FIXTURE_VARIANT_ADD(object, semaphore)
-{
-	.way = &sem_way, .is_fifo = true, .survives = true, .cancels = true,
-};
-
-FIXTURE_VARIANT_ADD(object, fair_semaphore)
-{
-	.way = &fair_sem_way, .kind = MEMWAIT_SEM_FAIR, .is_fifo = true,
-};
-
-FIXTURE_VARIANT_ADD(object, group) { .way = &group_way, .together = true, .survives = true };
-FIXTURE_VARIANT_ADD(object, event) { .way = &event_way, .together = true, .survives = true };
-FIXTURE_VARIANT_ADD(object, receiver) { .way = &receive_way, .is_fifo = true, .survives = true };
-FIXTURE_VARIANT_ADD(object, sender) { .way = &send_way, .is_fifo = true, .survives = true };
+FIRST_OBJECTS(ADD_VARIANT)
 
 FIXTURE_SETUP(object)
 {
@@ -90,7 +31,7 @@ FIXTURE_SETUP(object)
 	self->user_waits = mw_user_waits(self->fd);
 	self->object = shared_page(4096);
 	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
-	ASSERT_EQ(0, variant->way->make(self->object, variant->kind));
+	ASSERT_EQ(0, variant->object.way->make(self->object, variant->object.kind));
 }
 
 FIXTURE_TEARDOWN(object)
@@ -107,12 +48,6 @@ FIXTURE_TEARDOWN(object)
 static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME, MEMWAIT_RELATIVE };
 static const struct timespec never = { TIME_MAX, 999999999 }, long_ago = { -1, 0 };
 static const struct timespec invalid[] = { { 1, 1000000000 }, { 1, -1 } };
-
-/* Acquires the object if it is available. */
-static int take(const struct way *way, void *object)
-{
-	return way->wait_until(object, CLOCK_MONOTONIC, &long_ago);
-}
 
 /* Returns the deadline that is @ms from now, for a function that takes @clock. */
 static struct timespec time_for(clockid_t clock, long ms)
@@ -137,7 +72,7 @@ static struct timespec soon_after(int round)
 
 OBJECT_TEST(R4_deadlines_are_met)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	uint64_t start;
@@ -192,7 +127,7 @@ OBJECT_TEST(R4_deadlines_are_met)
 
 OBJECT_TEST(R4_no_deadline_and_one_beyond_all_time_are_never)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct visitor visitor;
 	size_t i;
@@ -201,12 +136,12 @@ OBJECT_TEST(R4_no_deadline_and_one_beyond_all_time_are_never)
 		clockid_t clock = clocks[i / 2];
 		const struct timespec *time = i % 2 ? &never : NULL;
 
-		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		ASSERT_EQ(0, way->make(self->object, variant->object.kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_until_async(self->object, clock, time,
 							     &counted.op));
 		visitor_start_until(&visitor, way, self->object, clock, time);
-		await_sleepers(way, self->object, variant->kind, 2);
+		await_sleepers(way, self->object, variant->object.kind, 2);
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		ASSERT_EQ(0, way->give(self->object));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
@@ -219,7 +154,7 @@ OBJECT_TEST(R4_no_deadline_and_one_beyond_all_time_are_never)
 
 OBJECT_TEST(R2_bad_arguments)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time = in_time(CLOCK_MONOTONIC, 1);
 
@@ -234,28 +169,31 @@ OBJECT_TEST(R2_bad_arguments)
 						&counted.op));
 	EXPECT_EQ(EINVAL, way->give(NULL));
 	EXPECT_EQ(EINVAL, way->destroy(NULL));
-	EXPECT_EQ(EINVAL, way->make(NULL, variant->kind));
+	EXPECT_EQ(EINVAL, way->make(NULL, variant->object.kind));
 	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
 }
 
 OBJECT_TEST(R12_threads_and_operations_are_in_one_queue)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op third = counted_by(&third, self->loop);
 	struct counted_op first = counted_by(&first, self->loop);
 	struct visitor second;
 
-	if (!variant->is_fifo)
+	if (!is_fifo(&variant->object))
 		SKIP(return, "all waiters are woken");
+	/* The next waiter names the thread that runs the operation, and then joins at the end. */
+	if (is_robust(&variant->object))
+		SKIP(return, "the waiter behind an operation loses its position");
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	visitor_start(&second, way, self->object);
-	await_sleepers(way, self->object, variant->kind, 2);
+	await_sleepers(way, self->object, variant->object.kind, 2);
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &third.op));
 	EXPECT_EQ(EBUSY, way->destroy(self->object));
 
 	ASSERT_EQ(0, way->give(self->object));
 	ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
-	EXPECT_EQ(2, sleepers(way, self->object, variant->kind));
+	EXPECT_EQ(2, sleepers(way, self->object, variant->object.kind));
 	ASSERT_EQ(0, give_next(way, self->object));
 	EXPECT_EQ(0, visitor_join(&second));
 	if (!way->give_back) {
@@ -273,18 +211,18 @@ OBJECT_TEST(R12_threads_and_operations_are_in_one_queue)
 
 OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(EBUSY, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
-	EXPECT_EQ(1, sleepers(way, self->object, variant->kind));
+	EXPECT_EQ(1, sleepers(way, self->object, variant->object.kind));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
-	EXPECT_EQ(0, sleepers(way, self->object, variant->kind));
+	EXPECT_EQ(0, sleepers(way, self->object, variant->object.kind));
 	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
@@ -297,7 +235,7 @@ OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 
 OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op behind = counted_by(&behind, self->loop);
 	struct counted_op first = counted_by(&first, self->loop);
 	struct visitor thread;
@@ -305,14 +243,14 @@ OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 	/* The next waiter is a thread. */
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	visitor_start(&thread, way, self->object);
-	await_sleepers(way, self->object, variant->kind, 2);
+	await_sleepers(way, self->object, variant->object.kind, 2);
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(0, visitor_join(&thread));
 	EXPECT_EQ(0, way->destroy(self->object));
 
 	/* The next waiter is an operation. */
-	ASSERT_EQ(0, way->make(self->object, variant->kind));
+	ASSERT_EQ(0, way->make(self->object, variant->object.kind));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &behind.op));
 	ASSERT_EQ(0, way->give(self->object));
@@ -323,14 +261,14 @@ OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 	EXPECT_EQ(0, way->destroy(self->object));
 
 	/* There is no other waiter. The object is available exactly once. */
-	ASSERT_EQ(0, way->make(self->object, variant->kind));
+	ASSERT_EQ(0, way->make(self->object, variant->object.kind));
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, first.calls);
 	EXPECT_EQ(0, take(way, self->object));
-	if (!variant->together) {
+	if (!way->together) {
 		EXPECT_EQ(ETIMEDOUT, take(way, self->object));
 	}
 	EXPECT_EQ(0, leave(way, self->object, 0));
@@ -339,7 +277,7 @@ OBJECT_TEST(L3_a_cancelled_completed_operation_passes_it_on)
 
 OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	struct pollfd pfd;
@@ -371,23 +309,54 @@ static bool has_one_outcome(int outcome, int rounds)
 	return !outcome || outcome == rounds;
 }
 
+/* A thread that makes the object, waits, and then lets a waiter continue. */
+struct giver {
+	const struct object *object;
+	void *memory;
+	struct runner runner;
+	int made, may_give;
+};
+
+static int make_and_give(void *arg)
+{
+	struct giver *giver = arg;
+	const struct way *way = giver->object->way;
+	int ret = way->make(giver->memory, giver->object->kind);
+
+	__atomic_store_n(&giver->made, 1, __ATOMIC_RELEASE);
+	await_begin(&giver->may_give);
+	return ret ? ret : way->give(giver->memory);
+}
+
+static void giver_start(struct giver *giver, const struct object *object, void *memory)
+{
+	*giver = (struct giver){ .object = object, .memory = memory };
+	runner_start(&giver->runner, make_and_give, giver);
+	spin_until(__atomic_load_n(&giver->made, __ATOMIC_ACQUIRE));
+}
+
+static void giver_continue(struct giver *giver)
+{
+	__atomic_store_n(&giver->may_give, 1, __ATOMIC_RELEASE);
+}
+
 /* The object goes to exactly one of the operation and the thread behind it. */
 OBJECT_TEST(L3_cancel_races_with_give)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct visitor behind;
-	struct runner giver;
+	struct giver giver;
 	int round, taken_back = 0;
 
 	for (round = 0; more_rounds(round, ROUNDS) || has_one_outcome(taken_back, round); round++) {
-		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		giver_start(&giver, &variant->object, self->object);
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
 		visitor_start(&behind, way, self->object);
 		if (round % 3)
-			await_sleepers(way, self->object, variant->kind, 2);
-		runner_race(&giver, way->give, self->object);
+			await_sleepers(way, self->object, variant->object.kind, 2);
+		giver_continue(&giver);
 		linger(round);
 		if (taken_back == round)
 			usleep(10 * round);
@@ -402,7 +371,7 @@ OBJECT_TEST(L3_cancel_races_with_give)
 			ASSERT_EQ(0, counted.result);
 			ASSERT_EQ(0, give_next(way, self->object));
 		}
-		ASSERT_EQ(0, runner_join(&giver));
+		ASSERT_EQ(0, runner_join(&giver.runner));
 		ASSERT_EQ(0, visitor_join(&behind));
 		ASSERT_EQ(way->give_back || way->lets_all_go ? 0 : ETIMEDOUT,
 			  take(way, self->object));
@@ -416,14 +385,14 @@ OBJECT_TEST(L3_cancel_races_with_give)
 /* Either the callback got the object, or the object is still available. */
 OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	int round, ret, taken_back = 0;
 	struct runner canceller;
 	bool comes_late;
 
 	for (round = 0; more_rounds(round, ROUNDS) || has_one_outcome(taken_back, round); round++) {
-		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		ASSERT_EQ(0, way->make(self->object, variant->object.kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
 		comes_late = taken_back && taken_back == round;
@@ -445,7 +414,7 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 			ASSERT_EQ(1, counted.calls);
 			ASSERT_EQ(0, counted.result);
 		}
-		if (!variant->together) {
+		if (!way->together) {
 			ASSERT_EQ(ETIMEDOUT, take(way, self->object));
 		}
 		ASSERT_EQ(0, leave(way, self->object, 0));
@@ -461,15 +430,15 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
  */
 OBJECT_TEST(L3_L11_a_deadline_races_with_give)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	int round, ret, timed_out = 0;
 	struct visitor visitor, behind;
-	struct runner giver;
+	struct giver giver;
 	struct timespec time;
 
 	for (round = 0; more_rounds(round, ROUNDS) || has_one_outcome(timed_out, round); round++) {
-		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		giver_start(&giver, &variant->object, self->object);
 		time = timed_out < round ? soon_after(round) : in_time(CLOCK_MONOTONIC, round);
 		counted.calls = 0;
 		if (round % 2) {
@@ -479,7 +448,7 @@ OBJECT_TEST(L3_L11_a_deadline_races_with_give)
 						    &counted.op);
 		}
 		visitor_start(&behind, way, self->object);
-		runner_race(&giver, way->give, self->object);
+		giver_continue(&giver);
 		linger(round);
 		if (round % 2) {
 			ret = visitor_join(&visitor);
@@ -493,7 +462,7 @@ OBJECT_TEST(L3_L11_a_deadline_races_with_give)
 		} else if (!way->give_back) {
 			ASSERT_EQ(0, give_next(way, self->object));
 		}
-		ASSERT_EQ(0, runner_join(&giver));
+		ASSERT_EQ(0, runner_join(&giver.runner));
 		ASSERT_EQ(0, visitor_join(&behind));
 		ASSERT_EQ(way->give_back || way->lets_all_go ? 0 : ETIMEDOUT,
 			  take(way, self->object));
@@ -507,19 +476,19 @@ OBJECT_TEST(L5_a_wait_is_neither_interrupted_nor_cancelled)
 {
 	struct timespec time = in_time(CLOCK_REALTIME, 3600 * 1000);
 	struct sigaction action = { .sa_handler = ignore_signal };
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct visitor visitors[2];
 	int i;
 
-	if (variant->cancels)
+	if (way->cancels)
 		SKIP(return, "tested in sem.c");
 	sigaction(SIGUSR1, &action, NULL);
 	visitor_start(&visitors[0], way, self->object);
 	visitor_start_until(&visitors[1], way, self->object, CLOCK_REALTIME, &time);
-	await_sleepers(way, self->object, variant->kind, 2);
+	await_sleepers(way, self->object, variant->object.kind, 2);
 	for (i = 0; i < 10; i++) {
 		pthread_kill(visitors[i % 2].runner.thread, SIGUSR1);
-		await_sleepers(way, self->object, variant->kind, 2);
+		await_sleepers(way, self->object, variant->object.kind, 2);
 	}
 	for (i = 0; i < 2; i++)
 		pthread_cancel(visitors[i].runner.thread);
@@ -561,16 +530,16 @@ static int use_as_child(const struct way *way, void *object, memwait_loop_t *loo
 
 OBJECT_TEST(L1_a_child_uses_the_object_and_not_the_loop)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_sem_t other = { 0 };
 	pid_t child;
 
-	if (variant->kind & MEMWAIT_PRIVATE)
+	if (is_private(&variant->object))
 		SKIP(return, "a private object");
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&other, &counted.op));
 	child = run_in_child(use_as_child(way, self->object, self->loop, &counted));
-	await_sleepers(way, self->object, variant->kind, 1);
+	await_sleepers(way, self->object, variant->object.kind, 1);
 	ASSERT_EQ(0, way->give(self->object));
 	if (!way->give_back) {
 		ASSERT_EQ(0, give_next(way, self->object));
@@ -599,25 +568,25 @@ static int begin_and_stay(const struct way *way, void *object)
 
 OBJECT_TEST(L7_waiting_processes_that_are_killed_take_nothing)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct visitor behind;
 	pid_t children[2];
 	int round, i;
 
-	if (variant->first_excludes || (variant->kind & MEMWAIT_PRIVATE))
+	if (first_excludes(&variant->object) || is_private(&variant->object))
 		SKIP(return, "it stays locked, or is private");
 	for (round = 0; round < 20; round++) {
-		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		ASSERT_EQ(0, way->make(self->object, variant->object.kind));
 		for (i = 0; i < 2; i++) {
 			children[i] = run_in_child(i ? begin_and_stay(way, self->object) :
 						   way->wait(self->object));
-			await_sleepers(way, self->object, variant->kind, i + 1);
+			await_sleepers(way, self->object, variant->object.kind, i + 1);
 		}
 		visitor_start(&behind, way, self->object);
-		await_sleepers(way, self->object, variant->kind, 3);
+		await_sleepers(way, self->object, variant->object.kind, 3);
 		for (i = 0; i < 2; i++)
 			ASSERT_EQ(128 + SIGKILL, kill_child(children[i]));
-		await_sleepers(way, self->object, variant->kind, 1);
+		await_sleepers(way, self->object, variant->object.kind, 1);
 		ASSERT_EQ(0, way->give(self->object));
 		ASSERT_EQ(0, visitor_join(&behind));
 		if (!way->counts_killed)
@@ -631,21 +600,21 @@ OBJECT_TEST(L7_waiting_processes_that_are_killed_take_nothing)
  */
 OBJECT_TEST(L3_a_killed_process_with_a_completed_operation_passes_it_on)
 {
-	const struct way *way = variant->way;
+	const struct way *way = variant->object.way;
 	struct visitor behind;
 	pid_t child;
 	int round;
 
-	if (!variant->survives || (variant->kind & MEMWAIT_PRIVATE))
+	if (dead_excludes(&variant->object) || is_private(&variant->object))
 		SKIP(return, "the dead waiter holds it, or it is private");
 	for (round = 0; round < 20; round++) {
-		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		ASSERT_EQ(0, way->make(self->object, variant->object.kind));
 		child = run_in_child(begin_and_stay(way, self->object));
-		await_sleepers(way, self->object, variant->kind, 1);
+		await_sleepers(way, self->object, variant->object.kind, 1);
 		visitor_start(&behind, way, self->object);
-		await_sleepers(way, self->object, variant->kind, 2);
+		await_sleepers(way, self->object, variant->object.kind, 2);
 		ASSERT_EQ(0, way->give(self->object));
-		if (variant->is_fifo) {
+		if (is_fifo(&variant->object)) {
 			EXPECT_FALSE(runner_is_done(&behind.runner));
 		}
 		ASSERT_EQ(128 + SIGKILL, kill_child(child));

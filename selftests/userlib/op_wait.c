@@ -8,11 +8,6 @@
 
 #define ROUNDS	LOAD(1000, 200)
 
-static const struct way *const ways[] = {
-	&mutex_way, &read_way, &write_way, &sem_way, &group_way, &event_way, &receive_way,
-	&send_way,
-};
-
 /* A thread that waits for an operation of a loop and records the results. */
 struct waiting {
 	memwait_op_t op;
@@ -69,15 +64,16 @@ static void start(struct waiting *waiting)
 
 USERLIB_TEST(L9_op_wait_returns_the_result_for_each_object)
 {
+	const struct object *object;
 	struct waiting waiting;
 	struct timespec soon;
-	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(ways); i++) {
-		const struct way *way = ways[i];
+	/* The thread that waits for the operation is not the one that gives the object back. */
+	for_each_object(object, maker_can_wait(object) && !has_owner(object)) {
+		const struct way *way = object->way;
 
 		/* The operation ends while the thread sleeps. */
-		ASSERT_EQ(0, way->make(self->shared, 0));
+		ASSERT_EQ(0, way->make(self->shared, object->kind));
 		waiting_init(&waiting, self->loop);
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->shared, &waiting.op));
 		start(&waiting);
@@ -95,7 +91,7 @@ USERLIB_TEST(L9_op_wait_returns_the_result_for_each_object)
 		EXPECT_EQ(0, way->destroy(self->shared));
 
 		/* The operation has no callback, and has a deadline. */
-		ASSERT_EQ(0, way->make(self->shared, 0));
+		ASSERT_EQ(0, way->make(self->shared, object->kind));
 		ASSERT_EQ(0, memwait_op_init(&waiting.op, self->loop, NULL, NULL));
 		soon = in_time(CLOCK_MONOTONIC, 20);
 		waiting.result = way->wait_until_async(self->shared, CLOCK_MONOTONIC, &soon,
@@ -277,21 +273,19 @@ USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
 
 USERLIB_TEST(L9_R12_a_stop_retains_the_queue_position)
 {
+	const struct object *object;
 	struct waiting waiting;
 	struct visitor behind;
-	size_t i;
 	int n;
 
-	for (i = 0; i < ARRAY_SIZE(ways); i++) {
-		const struct way *way = ways[i];
+	for_each_object(object, maker_can_wait(object) && is_fifo(object)) {
+		const struct way *way = object->way;
 
-		if (way == &read_way || way->lets_all_go)
-			continue;
-		ASSERT_EQ(0, way->make(self->shared, 0));
+		ASSERT_EQ(0, way->make(self->shared, object->kind));
 		waiting_init(&waiting, self->loop);
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->shared, &waiting.op));
 		visitor_start(&behind, way, self->shared);
-		await_sleepers(way, self->shared, 0, 2);
+		await_sleepers(way, self->shared, object->kind, 2);
 		for (n = 0; n < 5; n++) {
 			start(&waiting);
 			runner_await_asleep(&waiting.runner);

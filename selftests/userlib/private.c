@@ -7,9 +7,6 @@
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-/* Size of the memory for each object. The library chooses on which words in it waiters sleep. */
-#define OBJECT_SIZE	512
-
 static int waiters_within(int fd, const void *object, uint32_t flags)
 {
 	int i, n = 0;
@@ -24,106 +21,56 @@ static void await_waiters_within(int fd, const void *object, uint32_t flags, int
 	spin_until(waiters_within(fd, object, flags) == n);
 }
 
-struct monitor {
-	memwait_cond_t cond;
-	memwait_mutex_t mutex;
-	int open;
-	int held;	/* set by wait_when_held(), which waits when it is 2 */
-};
-
-static int make_monitor(void *object, unsigned int flags)
+static int wait_for_condition(void *condition)
 {
-	struct monitor *monitor = object;
-	int err = memwait_cond_init(&monitor->cond, flags);
-
-	monitor->open = 0;
-	return err ? err : memwait_mutex_init(&monitor->mutex, flags);
-}
-
-/* Returns with the mutex locked. */
-static int enter_monitor(void *object)
-{
-	struct monitor *monitor = object;
-	int err = memwait_mutex_lock(&monitor->mutex);
-
-	while (!err && !monitor->open)
-		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
-	return err;
-}
-
-static int unlock_monitor(void *object)
-{
-	struct monitor *monitor = object;
-
-	return memwait_mutex_unlock(&monitor->mutex);
-}
-
-static int wait_in_monitor(void *object)
-{
-	return enter_monitor(object) ?: unlock_monitor(object);
-}
-
-static int wait_in_monitor_async(void *object, memwait_op_t *op)
-{
-	struct monitor *monitor = object;
-	int err = memwait_mutex_lock(&monitor->mutex);
-
-	return err ? err : memwait_cond_wait_async(&monitor->cond, &monitor->mutex, op);
+	return condition_wait(condition) ?: condition_give_back(condition);
 }
 
 static int signal_twice(void *object)
 {
-	struct monitor *monitor = object;
-	int err = memwait_mutex_lock(&monitor->mutex);
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
 
-	monitor->open = 1;
-	err = err ? err : memwait_cond_signal(&monitor->cond);
-	err = err ? err : memwait_cond_notify(&monitor->cond, 1);
-	return err ? err : memwait_mutex_unlock(&monitor->mutex);
+	condition->met = 1;
+	err = err ? err : memwait_cond_signal(&condition->cond);
+	err = err ? err : memwait_cond_notify(&condition->cond, 1);
+	return err ? err : memwait_mutex_unlock(&condition->mutex);
 }
 
 static int broadcast(void *object)
 {
-	struct monitor *monitor = object;
-	int err = memwait_mutex_lock(&monitor->mutex);
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
 
-	monitor->open = 1;
-	err = err ? err : memwait_cond_broadcast(&monitor->cond);
-	return err ? err : memwait_mutex_unlock(&monitor->mutex);
+	condition->met = 1;
+	err = err ? err : memwait_cond_broadcast(&condition->cond);
+	return err ? err : memwait_mutex_unlock(&condition->mutex);
 }
 
 static int destroy_cond(void *object)
 {
-	struct monitor *monitor = object;
+	struct condition *condition = object;
 
-	return memwait_cond_destroy(&monitor->cond);
-}
-
-static int destroy_monitor(void *object)
-{
-	struct monitor *monitor = object;
-	int err = destroy_cond(object);
-
-	return err ? err : memwait_mutex_destroy(&monitor->mutex);
+	return memwait_cond_destroy(&condition->cond);
 }
 
 static const struct way signal_way = {
-	.make		= make_monitor,
-	.wait		= enter_monitor,
-	.wait_async	= wait_in_monitor_async,
+	.make		= condition_make,
+	.wait		= condition_wait,
+	.wait_async	= condition_wait_async,
 	.give		= signal_twice,
-	.give_back	= unlock_monitor,
-	.destroy	= destroy_monitor,
+	.give_back	= condition_give_back,
+	.destroy	= condition_destroy,
 	.lets_all_go	= true,
 };
 
 static const struct way broadcast_way = {
-	.make		= make_monitor,
-	.wait		= enter_monitor,
-	.wait_async	= wait_in_monitor_async,
+	.make		= condition_make,
+	.wait		= condition_wait,
+	.wait_async	= condition_wait_async,
 	.give		= broadcast,
-	.give_back	= unlock_monitor,
-	.destroy	= destroy_monitor,
+	.give_back	= condition_give_back,
+	.destroy	= condition_destroy,
 	.lets_all_go	= true,
 };
 
@@ -146,57 +93,43 @@ static const struct way last_at_barrier_way = {
 	.lets_all_go	= true,
 };
 
-static int was_closed(void *object)
-{
-	return receive_one(object) == EPIPE ? 0 : EINVAL;
-}
-
 static const struct way closed_way = {
 	.make		= make_empty,
-	.wait		= was_closed,
+	.wait		= receive_end,
 	.wait_async	= receive_async,
 	.give		= CALL(memwait_channel_close),
 	.destroy	= CALL(memwait_channel_destroy),
 	.lets_all_go	= true,
 };
 
-static const struct thing {
-	const char *name;
-	const struct way *way;
-	unsigned int kind;
-} things[] = {
-	{ "mutex", &mutex_way, 0 },
-	{ "fair mutex", &mutex_way, MEMWAIT_MUTEX_FAIR },
-	{ "writers", &write_after_read_way, 0 },
-	{ "readers", &read_way, 0 },
-	{ "fair readers", &read_way, MEMWAIT_RWLOCK_FAIR },
-	{ "signal", &signal_way, 0 },
-	{ "broadcast", &broadcast_way, 0 },
-	{ "semaphore", &sem_way, 0 },
-	{ "barrier", &last_at_barrier_way, 0 },
-	{ "wait group", &group_way, 0 },
-	{ "event", &event_way, 0 },
-	{ "empty channel", &receive_way, 0 },
-	{ "full channel", &send_way, 0 },
-	{ "closed channel", &closed_way, 0 },
+/* More ways to let waiters continue. */
+static const struct object others[] = {
+	OBJECT_INIT(signal, signal_way, 0)
+	OBJECT_INIT(broadcast, broadcast_way, 0)
+	OBJECT_INIT(last_at_barrier, last_at_barrier_way, 0)
+	OBJECT_INIT(closed_channel, closed_way, 0)
 };
 
 USERLIB_TEST(R9_waiters_are_found_by_address_alone)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
 	struct counted_op counted = counted_by(&counted, self->loop);
+	const size_t n = ARRAY_SIZE(objects);
 	void *object = self->shared;
-	const struct way *way;
 	struct visitor visitor;
 	unsigned int flags;
 	size_t i;
 
-	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
-		way = things[i / 2].way;
+	for (i = 0; i < 2 * (n + ARRAY_SIZE(others)); i++) {
+		const struct object *it = i / 2 < n ? &objects[i / 2] : &others[i / 2 - n];
+		const struct way *way = it->way;
+
+		if (is_private(it) || !maker_can_wait(it))
+			continue;
 		flags = kinds[i % 2];
-		TH_LOG("%s, %s", things[i / 2].name, flags ? "private" : "shared");
+		TH_LOG("%s, %s", it->name, flags ? "private" : "shared");
 		memset(object, 0, OBJECT_SIZE);
-		ASSERT_EQ(0, way->make(object, things[i / 2].kind | flags));
+		ASSERT_EQ(0, way->make(object, it->kind | flags));
 		visitor_start(&visitor, way, object);
 		await_waiters_within(self->fd, object, flags, 1);
 		counted.calls = 0;
@@ -258,42 +191,42 @@ static void unlock_when_cancelled(void *mutex)
 	memwait_mutex_unlock(mutex);
 }
 
-static int wait_in_monitor_to_be_cancelled(void *object)
+static int wait_for_condition_to_be_cancelled(void *object)
 {
-	struct monitor *monitor = object;
-	int err = memwait_mutex_lock(&monitor->mutex);
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
 
-	pthread_cleanup_push(unlock_when_cancelled, &monitor->mutex);
-	while (!err && !monitor->open)
-		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
+	pthread_cleanup_push(unlock_when_cancelled, &condition->mutex);
+	while (!err && !condition->met)
+		err = memwait_cond_wait(&condition->cond, &condition->mutex);
 	pthread_cleanup_pop(1);
 	return err;
 }
 
 USERLIB_TEST(L5_a_cancelled_thread_passes_its_signal_on_by_address)
 {
-	struct monitor *monitor = self->shared;
+	struct condition *condition = self->shared;
 	struct runner cancelled, behind;
 	int were_cancelled = 0;
 
 	while (!were_cancelled) {
-		ASSERT_EQ(0, make_monitor(monitor, MEMWAIT_PRIVATE));
-		runner_start(&cancelled, wait_in_monitor_to_be_cancelled, monitor);
-		await_waiters(self->fd, &monitor->cond, U32_SIZE | MEMWAIT_PRIVATE, 1);
-		runner_start(&behind, wait_in_monitor, monitor);
-		await_waiters(self->fd, &monitor->cond, U32_SIZE | MEMWAIT_PRIVATE, 2);
-		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-		monitor->open = 1;
-		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		ASSERT_EQ(0, condition_make(condition, MEMWAIT_PRIVATE));
+		runner_start(&cancelled, wait_for_condition_to_be_cancelled, condition);
+		await_waiters(self->fd, &condition->cond, U32_SIZE | MEMWAIT_PRIVATE, 1);
+		runner_start(&behind, wait_for_condition, condition);
+		await_waiters(self->fd, &condition->cond, U32_SIZE | MEMWAIT_PRIVATE, 2);
+		ASSERT_EQ(0, memwait_mutex_lock(&condition->mutex));
+		condition->met = 1;
+		ASSERT_EQ(0, memwait_mutex_unlock(&condition->mutex));
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
-		ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+		ASSERT_EQ(0, memwait_cond_signal(&condition->cond));
 		pthread_join(cancelled.thread, NULL);
 		were_cancelled = !cancelled.done;
 		if (cancelled.done) {
-			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+			ASSERT_EQ(0, memwait_cond_signal(&condition->cond));
 		}
 		EXPECT_EQ(0, runner_join(&behind));
-		EXPECT_EQ(0, destroy_monitor(monitor));
+		EXPECT_EQ(0, condition_destroy(condition));
 	}
 }
 
@@ -347,9 +280,9 @@ USERLIB_TEST(L8_destroy_is_woken_by_address)
 		if (i) {
 			ASSERT_EQ(0, memwait_barrier_init(object, MEMWAIT_PRIVATE, 2));
 		} else {
-			ASSERT_EQ(0, make_monitor(object, MEMWAIT_PRIVATE));
+			ASSERT_EQ(0, condition_make(object, MEMWAIT_PRIVATE));
 		}
-		runner_start(&waiter, i ? CALL(memwait_barrier_wait) : wait_in_monitor, object);
+		runner_start(&waiter, i ? CALL(memwait_barrier_wait) : wait_for_condition, object);
 		spin_until(waiters_within(self->fd, object, MEMWAIT_PRIVATE) == 1);
 		__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
 		ASSERT_EQ(0, i ? arrive_last(object) : signal_twice(object));
@@ -366,21 +299,24 @@ USERLIB_TEST(L8_destroy_is_woken_by_address)
 
 #define WAITERS	4
 
+/* Set by wait_when_held(), which waits when it is 2. */
+static int held;
+
 static int wait_when_held(void *object)
 {
-	struct monitor *monitor = object;
-	int err = memwait_mutex_lock(&monitor->mutex);
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
 
-	__atomic_store_n(&monitor->held, 1, __ATOMIC_RELEASE);
-	spin_until(__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE) == 2);
-	while (!err && !monitor->open)
-		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
-	return err ? err : memwait_mutex_unlock(&monitor->mutex);
+	__atomic_store_n(&held, 1, __ATOMIC_RELEASE);
+	spin_until(__atomic_load_n(&held, __ATOMIC_ACQUIRE) == 2);
+	while (!err && !condition->met)
+		err = memwait_cond_wait(&condition->cond, &condition->mutex);
+	return err ? err : memwait_mutex_unlock(&condition->mutex);
 }
 
 USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 {
-	struct monitor *monitor = self->shared;
+	struct condition *condition = self->shared;
 	struct runner waiters[WAITERS], holder, opener;
 	struct counted_op counted = counted_by(&counted, self->loop);
 	unsigned int cond, mutex;
@@ -391,84 +327,82 @@ USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 		mutex = i & 2 ? MEMWAIT_PRIVATE : 0;
 		TH_LOG("condition variable %s, mutex %s", cond ? "private" : "shared",
 		       mutex ? "private" : "shared");
-		memset(monitor, 0, sizeof(*monitor));
-		ASSERT_EQ(0, memwait_cond_init(&monitor->cond, cond));
-		ASSERT_EQ(0, memwait_mutex_init(&monitor->mutex, mutex));
+		memset(condition, 0, sizeof(*condition));
+		held = 0;
+		ASSERT_EQ(0, memwait_cond_init(&condition->cond, cond));
+		ASSERT_EQ(0, memwait_mutex_init(&condition->mutex, mutex));
 		for (n = 0; n < WAITERS; n++)
-			runner_start(&waiters[n], wait_in_monitor, monitor);
-		await_waiters(self->fd, &monitor->cond, U32_SIZE | cond, WAITERS);
+			runner_start(&waiters[n], wait_for_condition, condition);
+		await_waiters(self->fd, &condition->cond, U32_SIZE | cond, WAITERS);
 		counted.calls = 0;
-		ASSERT_EQ(EINPROGRESS, wait_in_monitor_async(monitor, &counted.op));
+		ASSERT_EQ(EINPROGRESS, condition_wait_async(condition, &counted.op));
 
 		/*
 		 * The holder's wait unlocks the mutex for the thread that sleeps on the mutex and
 		 * will broadcast.
 		 */
-		runner_start(&holder, wait_when_held, monitor);
-		spin_until(__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE));
-		runner_start(&opener, broadcast, monitor);
-		await_waiters(self->fd, &monitor->mutex, U32_SIZE | mutex, 1);
-		__atomic_store_n(&monitor->held, 2, __ATOMIC_RELEASE);
+		runner_start(&holder, wait_when_held, condition);
+		spin_until(__atomic_load_n(&held, __ATOMIC_ACQUIRE));
+		runner_start(&opener, broadcast, condition);
+		await_waiters(self->fd, &condition->mutex, U32_SIZE | mutex, 1);
+		__atomic_store_n(&held, 2, __ATOMIC_RELEASE);
 
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
-		EXPECT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(&condition->mutex));
 		for (n = 0; n < WAITERS; n++)
 			EXPECT_EQ(0, runner_join(&waiters[n]));
 		EXPECT_EQ(0, runner_join(&holder));
 		EXPECT_EQ(0, runner_join(&opener));
-		EXPECT_EQ(0, destroy_monitor(monitor));
+		EXPECT_EQ(0, condition_destroy(condition));
 	}
 }
 
 USERLIB_TEST(R9_broadcast_wakes_by_address)
 {
-	struct monitor *monitor = self->shared;
+	struct condition *condition = self->shared;
 	struct runner waiters[WAITERS];
 	uint32_t size = U32_SIZE;
 	int round, i;
 
 	for (round = 0; round < 2; round++) {
-		ASSERT_EQ(0, make_monitor(monitor, MEMWAIT_PRIVATE));
+		ASSERT_EQ(0, condition_make(condition, MEMWAIT_PRIVATE));
 		for (i = 0; i < WAITERS; i++)
-			runner_start(&waiters[i], wait_in_monitor, monitor);
-		await_waiters(self->fd, &monitor->cond, size | MEMWAIT_PRIVATE, WAITERS);
-		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-		monitor->open = 1;
+			runner_start(&waiters[i], wait_for_condition, condition);
+		await_waiters(self->fd, &condition->cond, size | MEMWAIT_PRIVATE, WAITERS);
+		ASSERT_EQ(0, memwait_mutex_lock(&condition->mutex));
+		condition->met = 1;
 		if (round) {
-			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-			ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
+			ASSERT_EQ(0, memwait_mutex_unlock(&condition->mutex));
+			ASSERT_EQ(0, memwait_cond_broadcast(&condition->cond));
 		} else {
-			ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-			EXPECT_EQ(0, mw_waiters(self->fd, &monitor->cond, size | MEMWAIT_PRIVATE));
-			await_waiters(self->fd, &monitor->mutex, size | MEMWAIT_PRIVATE, WAITERS);
-			EXPECT_EQ(0, mw_waiters(self->fd, &monitor->mutex, size));
-			EXPECT_EQ(0, destroy_cond(monitor));
-			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+			ASSERT_EQ(0, memwait_cond_broadcast(&condition->cond));
+			EXPECT_EQ(0, mw_waiters(self->fd, &condition->cond,
+						size | MEMWAIT_PRIVATE));
+			await_waiters(self->fd, &condition->mutex, size | MEMWAIT_PRIVATE, WAITERS);
+			EXPECT_EQ(0, mw_waiters(self->fd, &condition->mutex, size));
+			EXPECT_EQ(0, destroy_cond(condition));
+			ASSERT_EQ(0, memwait_mutex_unlock(&condition->mutex));
 		}
 		for (i = 0; i < WAITERS; i++)
 			EXPECT_EQ(0, runner_join(&waiters[i]));
-		EXPECT_EQ(0, destroy_monitor(monitor));
+		EXPECT_EQ(0, condition_destroy(condition));
 	}
 }
 
 USERLIB_TEST(R2_unknown_flags_are_rejected)
 {
 	const unsigned int bad[] = { 0x20, 0x40, 0x100, MEMWAIT_PRIVATE | 0x200, ~0U };
-	void *object = self->shared;
+	const struct object *object;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		EXPECT_EQ(EINVAL, memwait_mutex_init(object, bad[i]));
-		EXPECT_EQ(EINVAL, memwait_rwlock_init(object, bad[i]));
-		EXPECT_EQ(EINVAL, memwait_cond_init(object, bad[i]));
-		EXPECT_EQ(EINVAL, memwait_barrier_init(object, bad[i], 1));
-		EXPECT_EQ(EINVAL, memwait_waitgroup_init(object, bad[i], 1));
-		EXPECT_EQ(EINVAL, memwait_event_init(object, bad[i]));
-		EXPECT_EQ(EINVAL, memwait_channel_init(object, SHARED_SIZE, bad[i], 1, 1));
+		for_each_object(object, true)
+			EXPECT_EQ(EINVAL, object->way->make(self->shared, bad[i]));
+		EXPECT_EQ(EINVAL, memwait_cond_init(self->shared, bad[i]));
 	}
-	EXPECT_EQ(EINVAL, memwait_mutex_init(object, MEMWAIT_RWLOCK_PREFER_WRITER));
-	EXPECT_EQ(EINVAL, memwait_rwlock_init(object, MEMWAIT_RWLOCK_PREFER_WRITER |
+	EXPECT_EQ(EINVAL, memwait_mutex_init(self->shared, MEMWAIT_RWLOCK_PREFER_WRITER));
+	EXPECT_EQ(EINVAL, memwait_rwlock_init(self->shared, MEMWAIT_RWLOCK_PREFER_WRITER |
 						      MEMWAIT_RWLOCK_FAIR));
 }
 

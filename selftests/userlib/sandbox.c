@@ -7,37 +7,7 @@
 #include "objects_test.h"
 #include "refuse_test.h"
 
-static const struct {
-	const struct way *way;
-	unsigned int kind;
-	const char *name;
-} objects[] = {
-	{ &mutex_way, 0, "mutex" },
-	{ &mutex_way, MEMWAIT_PRIVATE, "private mutex" },
-	{ &mutex_way, MEMWAIT_MUTEX_FAIR, "fair mutex" },
-	{ &mutex_way, MEMWAIT_MUTEX_ERRORCHECK, "checking mutex" },
-	{ &mutex_way, MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_PRIVATE, "private recursive mutex" },
-	{ &mutex_way, MEMWAIT_MUTEX_ROBUST, "robust mutex" },
-	{ &read_way, 0, "reader" },
-	{ &read_way, MEMWAIT_RWLOCK_FAIR, "fair reader" },
-	{ &write_way, MEMWAIT_PRIVATE, "private writer" },
-	{ &write_way, MEMWAIT_RWLOCK_ROBUST, "robust writer" },
-	{ &write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER, "writer after reader" },
-	{ &sem_way, 0, "semaphore" },
-	{ &sem_way, MEMWAIT_PRIVATE, "private semaphore" },
-	{ &group_way, 0, "group" },
-	{ &event_way, 0, "event" },
-	{ &receive_way, 0, "receiver" },
-	{ &send_way, MEMWAIT_PRIVATE, "private sender" },
-	{ &condition_way, 0, "condition" },
-	{ &condition_way, MEMWAIT_PRIVATE, "private condition" },
-	{ &barrier_way, 0, "barrier" },
-	{ &barrier_way, MEMWAIT_PRIVATE, "private barrier" },
-};
-
 enum form { BLOCKING, UNTIL, TOO_LATE, IN_A_LOOP, FORMS };
-
-#define OBJECT_SIZE	512
 
 /* Memory that the processes share. */
 static struct {
@@ -155,7 +125,7 @@ static bool wait_succeeds(enum form form, const struct way *way, unsigned int ki
 	if (form == TOO_LATE)
 		await_change(&shared->done, round);
 	/* A participant whose wait timed out has not arrived at the barrier. */
-	if (form != TOO_LATE || way != &barrier_way)
+	if (form != TOO_LATE || !way->meets)
 		err = err ?: way->give(shared->object);
 	await_change(&shared->done, round);
 	return !err && shared->result == (form == TOO_LATE ? ETIMEDOUT : 0) &&

@@ -7,40 +7,7 @@
 #include "ioctl_test.h"
 #include "objects_test.h"
 
-#define ROOM	1024		/* for one object */
 #define ALL	0xff		/* value of all bytes after the object is gone */
-
-static const struct object {
-	const char *name;
-	const struct way *way;
-	unsigned int kind;
-} objects[] = {
-	{ "mutex", &mutex_way, 0 },
-	{ "private mutex", &mutex_way, MEMWAIT_PRIVATE },
-	{ "fair mutex", &mutex_way, MEMWAIT_MUTEX_FAIR },
-	{ "private fair mutex", &mutex_way, MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE },
-	{ "robust mutex", &mutex_way, MEMWAIT_MUTEX_ROBUST },
-	{ "readers", &read_way, 0 },
-	{ "readers that wait for writers", &read_way, MEMWAIT_RWLOCK_PREFER_WRITER },
-	{ "fair readers", &read_way, MEMWAIT_RWLOCK_FAIR },
-	{ "private fair readers", &read_way, MEMWAIT_RWLOCK_FAIR | MEMWAIT_PRIVATE },
-	{ "robust readers", &read_way, MEMWAIT_RWLOCK_ROBUST },
-	{ "writers", &write_way, 0 },
-	{ "fair writers", &write_way, MEMWAIT_RWLOCK_FAIR },
-	{ "robust writers", &write_way, MEMWAIT_RWLOCK_ROBUST },
-	{ "writers behind readers", &write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER },
-	{ "fair writers behind readers", &write_after_read_way, MEMWAIT_RWLOCK_FAIR },
-	{ "semaphore", &sem_way, 0 },
-	{ "private semaphore", &sem_way, MEMWAIT_PRIVATE },
-	{ "wait group", &group_way, 0 },
-	{ "private wait group", &group_way, MEMWAIT_PRIVATE },
-	{ "event", &event_way, 0 },
-	{ "private event", &event_way, MEMWAIT_PRIVATE },
-	{ "receivers", &receive_way, 0 },
-	{ "private receivers", &receive_way, MEMWAIT_PRIVATE },
-	{ "senders", &send_way, 0 },
-	{ "private senders", &send_way, MEMWAIT_PRIVATE },
-};
 
 /*
  * Sends late notifies on each byte, or on each word that an earlier object may have had in this
@@ -52,7 +19,7 @@ static int notify_words(const void *object, unsigned int kind, size_t step)
 	int woken = 0;
 	size_t i;
 
-	for (i = 0; i < ROOM; i += step)
+	for (i = 0; i < OBJECT_SIZE; i += step)
 		woken += memwait_notify((const char *)object + i, MEMWAIT_ALL, flags);
 	return woken;
 }
@@ -64,12 +31,12 @@ USERLIB_TEST(L14_a_late_notify_releases_no_waiter)
 {
 	void *object = self->shared;
 	struct visitor visitor;
-	size_t i;
+	const struct object *it;
 	int woken;
 
-	for (i = 0; i < ARRAY_SIZE(objects); i++) {
-		const struct way *way = objects[i].way;
-		unsigned int kind = objects[i].kind;
+	for_each_object(it, maker_can_wait(it)) {
+		const struct way *way = it->way;
+		unsigned int kind = it->kind;
 		struct counted_op counted = counted_by(&counted, self->loop);
 
 		ASSERT_EQ(0, way->make(object, kind));
@@ -78,7 +45,7 @@ USERLIB_TEST(L14_a_late_notify_releases_no_waiter)
 		await_sleepers(way, object, kind, 2);
 		woken = notify_words(object, kind, 1);
 		EXPECT_LE(2, woken) {
-			TH_LOG("%s", objects[i].name);
+			TH_LOG("%s", it->name);
 		}
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		await_sleepers(way, object, kind, 2);
@@ -100,21 +67,22 @@ USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 {
 	char *object = self->shared;
 	struct counted_op counted;
-	size_t i, byte;
+	const struct object *it;
+	size_t byte;
 	int n;
 
-	for (i = 0; i < ARRAY_SIZE(objects); i++) {
-		const struct way *way = objects[i].way;
-		unsigned int kind = objects[i].kind;
+	for_each_object(it, maker_can_wait(it)) {
+		const struct way *way = it->way;
+		unsigned int kind = it->kind;
 
 		ASSERT_EQ(0, way->make(object, kind));
 		counted = counted_by(&counted, self->loop);
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
-		for (byte = 1, n = 0; byte < ROOM; byte += 4)
+		for (byte = 1, n = 0; byte < OBJECT_SIZE; byte += 4)
 			n += memwait_waiters(object + byte, kind & MEMWAIT_PRIVATE);
 		/* Writers that have passed the gate wait for readers on another byte. */
-		EXPECT_EQ(kind & MEMWAIT_MUTEX_FAIR && way != &write_after_read_way, n) {
-			TH_LOG("%s", objects[i].name);
+		EXPECT_EQ(is_handed_over(it) && way->give_back && !way->has_gate, n) {
+			TH_LOG("%s", it->name);
 		}
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		ASSERT_EQ(0, way->give(object));
@@ -155,22 +123,22 @@ static int use_and_free(void *arg)
 	int ret = leave(way, handover->object, way->wait(handover->object));
 
 	ret = ret ? ret : way->destroy(handover->object);
-	memset(handover->object, ALL, ROOM);
+	memset(handover->object, ALL, OBJECT_SIZE);
 	return ret;
 }
 
 USERLIB_TEST(L14_a_late_notify_during_an_unlock)
 {
 	struct handover handover;
-	char others[ROOM];
-	size_t i;
+	char others[OBJECT_SIZE];
+	const struct object *it;
 
 	memset(others, ALL, sizeof(others));
-	for (i = 0; i < ARRAY_SIZE(objects); i++) {
-		const struct way *way = objects[i].way;
+	for_each_object(it, !it->way->meets && it->way != &condition_way) {
+		const struct way *way = it->way;
 
 		handover = (struct handover){
-			.way = way, .object = self->shared, .kind = objects[i].kind,
+			.way = way, .object = self->shared, .kind = it->kind,
 		};
 		ASSERT_EQ(0, way->make(handover.object, handover.kind));
 		runner_start(&handover.waiter, use_and_free, &handover);
@@ -179,10 +147,10 @@ USERLIB_TEST(L14_a_late_notify_during_an_unlock)
 		EXPECT_EQ(0, way->give(handover.object));
 		own = NULL;
 		EXPECT_EQ(0, runner_join(&handover.waiter)) {
-			TH_LOG("%s", objects[i].name);
+			TH_LOG("%s", it->name);
 		}
-		EXPECT_EQ(0, memcmp(others, handover.object, ROOM)) {
-			TH_LOG("%s", objects[i].name);
+		EXPECT_EQ(0, memcmp(others, handover.object, OBJECT_SIZE)) {
+			TH_LOG("%s", it->name);
 		}
 	}
 }
