@@ -3,7 +3,7 @@
  * Objects of a kind that this library does not know, for example a kind of a later library. Every
  * function refuses such an object and does not change it (L13).
  */
-#include "userlib_test.h"
+#include "objects_test.h"
 
 static const struct timespec never = { .tv_sec = TIME_MAX };
 static memwait_mutex_t locked = MEMWAIT_MUTEX_INIT;
@@ -20,46 +20,12 @@ static memwait_mutex_t locked = MEMWAIT_MUTEX_INIT;
 
 #define ONE(object, function)							\
 	FUNCTION(object##_##function, memwait_##object##_t, memwait_##object##_##function(o))
-#define TIMED(object, function)							\
-	FUNCTION(object##_##function, memwait_##object##_t,			\
-		 memwait_##object##_##function(o, &never))
-#define CLOCK(object, function)							\
-	FUNCTION(object##_##function, memwait_##object##_t,			\
-		 memwait_##object##_##function(o, CLOCK_MONOTONIC, &never))
-#define ASYNC(object, function)							\
-	FUNCTION(object##_##function, memwait_##object##_t,			\
-		 memwait_##object##_##function(o, op))
-#define CLOCK_ASYNC(object, function)						\
-	FUNCTION(object##_##function, memwait_##object##_t,			\
-		 memwait_##object##_##function(o, CLOCK_MONOTONIC, &never, op))
 
-ONE(mutex, lock)
-TIMED(mutex, timedlock)
-CLOCK(mutex, clocklock)
-ASYNC(mutex, lock_async)
-CLOCK_ASYNC(mutex, clocklock_async)
-ONE(mutex, trylock)
-ONE(mutex, unlock)
 ONE(mutex, consistent)
-ONE(mutex, destroy)
 FUNCTION(mutex_is_held, memwait_mutex_t, -memwait_mutex_is_held(o))
 FUNCTION(mutex_execute_locked, memwait_mutex_t, memwait_mutex_execute_locked(o, op))
 
-ONE(rwlock, rdlock)
-TIMED(rwlock, timedrdlock)
-CLOCK(rwlock, clockrdlock)
-ASYNC(rwlock, rdlock_async)
-CLOCK_ASYNC(rwlock, clockrdlock_async)
-ONE(rwlock, wrlock)
-TIMED(rwlock, timedwrlock)
-CLOCK(rwlock, clockwrlock)
-ASYNC(rwlock, wrlock_async)
-CLOCK_ASYNC(rwlock, clockwrlock_async)
-ONE(rwlock, tryrdlock)
-ONE(rwlock, trywrlock)
-ONE(rwlock, unlock)
 ONE(rwlock, consistent)
-ONE(rwlock, destroy)
 
 FUNCTION(cond_wait, memwait_cond_t, memwait_cond_wait(o, &locked))
 FUNCTION(cond_timedwait, memwait_cond_t, memwait_cond_timedwait(o, &locked, &never))
@@ -81,136 +47,119 @@ FUNCTION(cond_wait_mutex_async, memwait_mutex_t, memwait_cond_wait_async(&plain,
 
 static int value;
 
-ONE(sem, wait)
-TIMED(sem, timedwait)
-CLOCK(sem, clockwait)
-ASYNC(sem, wait_async)
-CLOCK_ASYNC(sem, clockwait_async)
-ONE(sem, trywait)
-ONE(sem, post)
-ONE(sem, destroy)
 FUNCTION(sem_getvalue, memwait_sem_t, memwait_sem_getvalue(o, &value))
 
-ONE(barrier, wait)
-TIMED(barrier, timedwait)
-CLOCK(barrier, clockwait)
-ASYNC(barrier, wait_async)
-CLOCK_ASYNC(barrier, clockwait_async)
 ONE(barrier, abort)
 ONE(barrier, reset)
 FUNCTION(barrier_inspect, memwait_barrier_t, memwait_barrier_inspect(o, NULL, NULL))
-ONE(barrier, destroy)
 
-ONE(waitgroup, wait)
-TIMED(waitgroup, timedwait)
-CLOCK(waitgroup, clockwait)
-ASYNC(waitgroup, wait_async)
-CLOCK_ASYNC(waitgroup, clockwait_async)
-ONE(waitgroup, done)
 FUNCTION(waitgroup_add, memwait_waitgroup_t, memwait_waitgroup_add(o, 1))
-ONE(waitgroup, destroy)
 
-ONE(event, wait)
-TIMED(event, timedwait)
-CLOCK(event, clockwait)
-ASYNC(event, wait_async)
-CLOCK_ASYNC(event, clockwait_async)
-ONE(event, set)
 ONE(event, clear)
 FUNCTION(event_is_set, memwait_event_t, -memwait_event_is_set(o))
-ONE(event, destroy)
 
-#define EACH(object, function)	{ #object "_" #function, object##_##function }
+static const struct layout cond_layout = LAYOUT(cond, 4, 0x90);
 
+/* A call of @function, or of a function of the way: see make_call(). */
 struct call {
 	const char *name;
-	int (*call)(void *object, memwait_op_t *op);
+	const struct layout *layout;
+	int (*function)(void *object, memwait_op_t *op);
+	const struct way *way;
+	int number;
 };
 
-/*
- * @kind: index of the kind, in 32-bit words. If the next word belongs to the object, it is unused.
- * The only word of an event also contains the number of its changes.
- */
-static const struct {
-	size_t size;
-	unsigned int kind;
-	uint32_t known;
-	/*
-	 * Words of a valid object that can be acquired without a wait; for example a barrier's
-	 * count.
-	 */
-	uint32_t words[7];
-	struct call calls[20];
-} objects[] = {
-	{ sizeof(memwait_mutex_t), 2, 0x8f, { 0 }, {
-		EACH(mutex, lock), EACH(mutex, timedlock), EACH(mutex, clocklock),
-		EACH(mutex, lock_async), EACH(mutex, clocklock_async),
-		EACH(mutex, trylock), EACH(mutex, unlock),
-		EACH(mutex, consistent), EACH(mutex, destroy), EACH(mutex, is_held),
-		EACH(mutex, execute_locked), EACH(cond, wait_mutex),
-		EACH(cond, wait_mutex_async) } },
-	{ sizeof(memwait_rwlock_t), 6, 0x9c, { 0 }, {
-		EACH(rwlock, rdlock), EACH(rwlock, timedrdlock), EACH(rwlock, clockrdlock),
-		EACH(rwlock, rdlock_async), EACH(rwlock, clockrdlock_async),
-		EACH(rwlock, wrlock), EACH(rwlock, timedwrlock), EACH(rwlock, clockwrlock),
-		EACH(rwlock, wrlock_async), EACH(rwlock, clockwrlock_async),
-		EACH(rwlock, tryrdlock),
-		EACH(rwlock, trywrlock), EACH(rwlock, unlock), EACH(rwlock, consistent),
-		EACH(rwlock, destroy) } },
-	{ sizeof(memwait_cond_t), 4, 0x90, { 0 }, {
-		EACH(cond, wait), EACH(cond, timedwait), EACH(cond, clockwait),
-		EACH(cond, wait_async), EACH(cond, clockwait_async), EACH(cond, signal),
-		EACH(cond, broadcast), EACH(cond, notify), EACH(cond, destroy) } },
-	{ sizeof(memwait_sem_t), 2, 0x84, { 5 }, {
-		EACH(sem, wait), EACH(sem, timedwait), EACH(sem, clockwait),
-		EACH(sem, wait_async), EACH(sem, clockwait_async),
-		EACH(sem, trywait), EACH(sem, post), EACH(sem, destroy),
-		EACH(sem, getvalue) } },
-	{ sizeof(memwait_barrier_t), 4, 0x80, { [6] = 1 }, {
-		EACH(barrier, wait), EACH(barrier, timedwait), EACH(barrier, clockwait),
-		EACH(barrier, wait_async), EACH(barrier, clockwait_async),
-		EACH(barrier, abort), EACH(barrier, reset), EACH(barrier, inspect),
-		EACH(barrier, destroy) } },
-	{ sizeof(memwait_waitgroup_t), 4, 0x80, { 0 }, {
-		EACH(waitgroup, wait), EACH(waitgroup, timedwait), EACH(waitgroup, clockwait),
-		EACH(waitgroup, wait_async), EACH(waitgroup, clockwait_async),
-		EACH(waitgroup, done), EACH(waitgroup, add),
-		EACH(waitgroup, destroy) } },
-	{ sizeof(memwait_event_t), 0, 0x8fffffff, { 1 }, {
-		EACH(event, wait), EACH(event, timedwait), EACH(event, clockwait),
-		EACH(event, wait_async), EACH(event, clockwait_async), EACH(event, set),
-		EACH(event, clear), EACH(event, is_set), EACH(event, destroy) } },
+#define EACH(layout_, function_)	\
+	{ .name = #function_, .layout = &(layout_), .function = (function_) }
+
+/* The functions that the ways do not have. */
+static const struct call calls[] = {
+	EACH(mutex_way.layout, mutex_consistent), EACH(mutex_way.layout, mutex_is_held),
+	EACH(mutex_way.layout, mutex_execute_locked), EACH(mutex_way.layout, cond_wait_mutex),
+	EACH(mutex_way.layout, cond_wait_mutex_async),
+	EACH(read_way.layout, rwlock_consistent),
+	EACH(cond_layout, cond_wait), EACH(cond_layout, cond_timedwait),
+	EACH(cond_layout, cond_clockwait), EACH(cond_layout, cond_wait_async),
+	EACH(cond_layout, cond_clockwait_async), EACH(cond_layout, cond_signal),
+	EACH(cond_layout, cond_broadcast), EACH(cond_layout, cond_notify),
+	EACH(cond_layout, cond_destroy),
+	EACH(sem_way.layout, sem_getvalue),
+	EACH(barrier_way.layout, barrier_abort), EACH(barrier_way.layout, barrier_reset),
+	EACH(barrier_way.layout, barrier_inspect),
+	EACH(group_way.layout, waitgroup_add),
+	EACH(event_way.layout, event_clear), EACH(event_way.layout, event_is_set),
 };
+
+static int make_call(const struct call *call, void *object, memwait_op_t *op)
+{
+	const struct way *way = call->way;
+
+	switch (call->number) {
+	case 0:
+		return call->function(object, op);
+	case 1:
+		return way->wait(object);
+	case 2:
+		return way->wait_timed(object, &never);
+	case 3:
+		return way->wait_until(object, CLOCK_MONOTONIC, &never);
+	case 4:
+		return way->wait_async(object, op);
+	case 5:
+		return way->wait_until_async(object, CLOCK_MONOTONIC, &never, op);
+	case 6:
+		return way->give(object);
+	case 7:
+		return way->destroy(object);
+	default:
+		return way->try ? way->try(object) : EINVAL;
+	}
+}
+
+/* Makes the call with an object of each unknown kind. Returns the number of these kinds. */
+static int check_call(struct __test_metadata *_metadata, const struct call *call, uint32_t *object,
+		      memwait_op_t *op)
+{
+	const struct layout *layout = call->layout;
+	int bit, bits = layout->size == sizeof(*object) ? 32 : 64, refused = 0;
+	uint32_t before[16];
+
+	for (bit = 0; bit < bits; bit++) {
+		if (bit < 32 && layout->known & 1U << bit)
+			continue;
+		memset(object, 0, layout->size);
+		memcpy(object, layout->words, sizeof(layout->words));
+		object[layout->kind + bit / 32] |= 1U << bit % 32;
+		memcpy(before, object, layout->size);
+		errno = 0;
+		EXPECT_TRUE(make_call(call, object, op) == EINVAL &&
+			    !memcmp(before, object, layout->size)) {
+			TH_LOG("%s, call %d: bit %d", call->name, call->number, bit);
+		}
+		refused++;
+	}
+	return refused;
+}
 
 USERLIB_TEST(unknown_kinds_are_refused)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
-	uint32_t *object = self->shared, before[16];
-	const struct call *call;
-	unsigned int i, bit, bits;
-	int refused = 0;
+	const struct object *object;
+	int i, refused = 0;
 
 	ASSERT_EQ(0, memwait_mutex_lock(&locked));
-	for (i = 0; i < ARRAY_SIZE(objects); i++) {
-		bits = objects[i].size == sizeof(*object) ? 32 : 64;
-		for (call = objects[i].calls; call->name; call++) {
-			for (bit = 0; bit < bits; bit++) {
-				if (bit < 32 && objects[i].known & 1U << bit)
-					continue;
-				memset(object, 0, objects[i].size);
-				memcpy(object, objects[i].words, sizeof(objects[i].words));
-				object[objects[i].kind + bit / 32] |= 1U << bit % 32;
-				memcpy(before, object, objects[i].size);
-				errno = 0;
-				if (call->call(object, &counted.op) != EINVAL ||
-				    memcmp(before, object, objects[i].size)) {
-					printf("# %s: bit %u\n", call->name, bit);
-					EXPECT_TRUE(false);
-				}
-				refused++;
-			}
+	for_each_object(object, !object->kind && object->way->layout.size) {
+		for (i = 1; i <= 8; i++) {
+			const struct call call = {
+				.name = object->name, .layout = &object->way->layout,
+				.way = object->way, .number = i,
+			};
+
+			refused += check_call(_metadata, &call, self->shared, &counted.op);
 		}
 	}
+	for (i = 0; i < (int)ARRAY_SIZE(calls); i++)
+		refused += check_call(_metadata, &calls[i], self->shared, &counted.op);
 	EXPECT_EQ(0, counted.calls);
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	EXPECT_LT(3000, refused);
