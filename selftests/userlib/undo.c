@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* memwait_op_undo(): an operation that has ended gives back what it received. */
-#include "userlib_test.h"
+#include "objects_test.h"
 
 static void *second_object(void *shared)
 {
@@ -44,39 +44,64 @@ USERLIB_TEST(what_has_nothing_to_undo)
 	EXPECT_EQ(1, memwait_event_is_set(event));
 }
 
-USERLIB_TEST(a_lock_is_unlocked_once)
+/* Whether an undo of an operation that has acquired the object makes it available again. */
+static bool has_undo(const struct object *object)
 {
-	static const unsigned int kinds[] = {
-		0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_ERRORCHECK,
-		MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_ROBUST,
-	};
-	struct counted_op first = counted_by(&first, self->loop);
-	struct counted_op second = counted_by(&second, self->loop);
-	memwait_mutex_t *mutex = self->shared;
-	size_t i;
+	return !object->way->lets_all_go && !object->way->meets && object->way != &send_way &&
+	       object->way != &condition_way;
+}
 
-	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
-		/* The operation has acquired the mutex without a callback. */
-		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
-		ASSERT_EQ(0, memwait_mutex_lock_async(mutex, &first.op));
-		EXPECT_EQ(0, memwait_op_undo(&first.op));
-		ASSERT_EQ(0, memwait_mutex_trylock(mutex));
-		EXPECT_EQ(0, memwait_op_undo(&first.op));
-		EXPECT_EQ(1, memwait_mutex_is_held(mutex));
-		ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+USERLIB_TEST(an_object_is_given_back_once)
+{
+	memwait_op_t op;
+	const struct object *object;
+	void *memory = self->shared;
+
+	ASSERT_EQ(0, memwait_op_init(&op, self->loop, NULL, NULL));
+	for_each_object(object, has_undo(object)) {
+		const struct way *way = object->way;
+
+		/* The operation has acquired the object without a callback. */
+		TH_LOG("%s", object->name);
+		ASSERT_EQ(0, way->make(memory, object->kind));
+		ASSERT_EQ(0, way->give(memory));
+		ASSERT_EQ(0, way->wait_async(memory, &op));
+		EXPECT_EQ(0, memwait_op_undo(&op));
+		ASSERT_EQ(0, way->try(memory));
+		EXPECT_EQ(0, memwait_op_undo(&op));
+		if (way == &mutex_way)
+			EXPECT_EQ(1, memwait_mutex_is_held(memory));
+		if (!way->together)
+			EXPECT_NE(0, elsewhere(way->try, memory));
+		EXPECT_EQ(0, leave(way, memory, 0));
+		EXPECT_EQ(0, way->destroy(memory));
 	}
-	/* After the undo, the next waiter gets the mutex. */
-	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_FAIR));
-	ASSERT_EQ(0, memwait_mutex_lock(mutex));
-	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &first.op));
-	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &second.op));
-	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
-	ASSERT_EQ(0, run_until(&first, self->loop, 1));
-	EXPECT_EQ(0, second.calls);
-	EXPECT_EQ(0, memwait_op_undo(&first.op));
-	EXPECT_EQ(-ECANCELED, memwait_op_wait(&first.op, NULL));
-	ASSERT_EQ(0, run_until(&second, self->loop, 1));
-	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+USERLIB_TEST(an_object_passes_to_the_next_waiter)
+{
+	const struct object *object;
+	void *memory = self->shared;
+
+	for_each_object(object, has_undo(object) && maker_can_wait(object) && is_fifo(object)) {
+		struct counted_op first = counted_by(&first, self->loop);
+		struct counted_op second = counted_by(&second, self->loop);
+		const struct way *way = object->way;
+
+		TH_LOG("%s", object->name);
+		ASSERT_EQ(0, way->make(memory, object->kind));
+		ASSERT_EQ(EINPROGRESS, way->wait_async(memory, &first.op));
+		ASSERT_EQ(EINPROGRESS, way->wait_async(memory, &second.op));
+		ASSERT_EQ(0, way->give(memory));
+		ASSERT_EQ(0, run_until(&first, self->loop, 1));
+		EXPECT_EQ(0, second.calls);
+		EXPECT_EQ(0, memwait_op_undo(&first.op));
+		/* A received item is sent again by the same operation. */
+		EXPECT_EQ(way == &receive_way ? 0 : -ECANCELED, memwait_op_wait(&first.op, NULL));
+		ASSERT_EQ(0, run_until(&second, self->loop, 1));
+		EXPECT_EQ(0, leave(way, memory, 0));
+		EXPECT_EQ(0, way->destroy(memory));
+	}
 }
 
 USERLIB_TEST(a_lock_for_reading_or_writing_is_unlocked)
