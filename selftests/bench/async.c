@@ -459,63 +459,47 @@ static double run_churn_any(const struct contender *contender, long times)
 	return churn(contender, times, true);
 }
 
-/*
- * Both contenders do the same work: a batch of @number waits, unless @number has another meaning.
- */
-#define BOTH(run, number, word_flags)					\
-	.contenders = {							\
-		{ "io_uring", run, number, word_flags, &ring_side },	\
-		{ "memwait", run, number, word_flags, &memwait_side },	\
-	}
+#define RING(...)		{ "io_uring", __VA_ARGS__, &ring_side }
+#define COOPERATIVE(...)	{ "io_uring coop", __VA_ARGS__, &cooperative_side }
+#define MEMWAIT(...)		{ "memwait", __VA_ARGS__, &memwait_side }
+#define BOTH(...)		{ RING(__VA_ARGS__), MEMWAIT(__VA_ARGS__) }
+#define THREE(...)	{ RING(__VA_ARGS__), COOPERATIVE(__VA_ARGS__), MEMWAIT(__VA_ARGS__) }
 
-#define BATCHES(batch, word_flags)							\
-	.times = 10240,									\
-	.check = 512,									\
-	.contenders = {									\
-		{ "io_uring", run_batches, batch, word_flags, &ring_side },		\
-		{ "io_uring coop", run_batches, batch, word_flags, &cooperative_side },	\
-		{ "memwait", run_batches, batch, word_flags, &memwait_side },		\
-	}
+FIXTURE_VARIANT_ADD(bench, async_1_private) {
+	"ns", 10240, 512, THREE(run_batches, 1, MEMWAIT_PRIVATE)
+};
 
-FIXTURE_VARIANT_ADD(bench, async_1_private) { BATCHES(1, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, async_16_private) { BATCHES(16, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, async_256_private) { BATCHES(256, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, async_1_shared) { BATCHES(1, 0) };
-FIXTURE_VARIANT_ADD(bench, async_16_shared) { BATCHES(16, 0) };
-FIXTURE_VARIANT_ADD(bench, async_256_shared) { BATCHES(256, 0) };
+FIXTURE_VARIANT_ADD(bench, async_16_private) {
+	"ns", 10240, 512, THREE(run_batches, 16, MEMWAIT_PRIVATE)
+};
 
+FIXTURE_VARIANT_ADD(bench, async_256_private) {
+	"ns", 10240, 512, THREE(run_batches, 256, MEMWAIT_PRIVATE)
+};
+
+FIXTURE_VARIANT_ADD(bench, async_1_shared) { "ns", 10240, 512, THREE(run_batches, 1, 0) };
+FIXTURE_VARIANT_ADD(bench, async_16_shared) { "ns", 10240, 512, THREE(run_batches, 16, 0) };
+FIXTURE_VARIANT_ADD(bench, async_256_shared) { "ns", 10240, 512, THREE(run_batches, 256, 0) };
 /* There are a million waits, or some thousand if only counts are checked. */
 FIXTURE_VARIANT_ADD(bench, async_others) {
-	.times = 25600,
-	.check = 256,
-	.contenders = {
+	"ns", 25600, 256, {
 		{ "none pending", run_with_others, 0, 0, NULL },
 		{ "others pending", run_with_others, 40, 0, NULL },
-	},
+	}
 };
 
-#define MEMORY(timed, word_flags)					\
-	.unit = "B",							\
-	.times = 100000,						\
-	.check = 100,							\
-	BOTH(run_memory, timed, word_flags)
+FIXTURE_VARIANT_ADD(bench, memory_private) {
+	"B", 100000, 100, BOTH(run_memory, 0, MEMWAIT_PRIVATE)
+};
 
-FIXTURE_VARIANT_ADD(bench, memory_private) { MEMORY(0, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, memory_shared) { MEMORY(0, 0) };
-FIXTURE_VARIANT_ADD(bench, memory_timed_private) { MEMORY(TIMED, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, memory_timed_shared) { MEMORY(TIMED, 0) };
+FIXTURE_VARIANT_ADD(bench, memory_shared) { "B", 100000, 100, BOTH(run_memory, 0, 0) };
+FIXTURE_VARIANT_ADD(bench, memory_timed_private) {
+	"B", 100000, 100, BOTH(run_memory, TIMED, MEMWAIT_PRIVATE)
+};
 
+FIXTURE_VARIANT_ADD(bench, memory_timed_shared) { "B", 100000, 100, BOTH(run_memory, TIMED, 0) };
 /* A hundred thousand waits are pending, or some hundred if only counts are checked. */
-FIXTURE_VARIANT_ADD(bench, churn) {
-	.times = 10000,
-	.check = 10,
-	BOTH(run_churn, 10, MEMWAIT_PRIVATE)
-};
-
-FIXTURE_VARIANT_ADD(bench, churn_any) {
-	.times = 250,
-	.check = 2,
-	BOTH(run_churn_any, 400, MEMWAIT_PRIVATE)
-};
+FIXTURE_VARIANT_ADD(bench, churn) { "ns", 10000, 10, BOTH(run_churn, 10, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, churn_any) { "ns", 250, 2, BOTH(run_churn_any, 400, MEMWAIT_PRIVATE) };
 
 TEST_HARNESS_MAIN

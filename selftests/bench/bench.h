@@ -104,7 +104,7 @@ FIXTURE(bench)
 
 FIXTURE_VARIANT(bench)
 {
-	const char *unit;	/* NULL means "ns" */
+	const char *unit;
 	long times;		/* number of operations in a measured round */
 	long check;		/* number of operations in a round that only checks counts */
 	struct contender contenders[MOST_CONTENDERS];
@@ -163,8 +163,7 @@ TEST_F_TIMEOUT(bench, counts_right, 3600)
 	}
 	for (i = 0; i < MOST_CONTENDERS && variant->contenders[i].name; i++) {
 		contender = &variant->contenders[i];
-		bench_print(contender->name, NULL, variant->unit ? variant->unit : "ns",
-			    figures[i] + 1, self->rounds);
+		bench_print(contender->name, NULL, variant->unit, figures[i] + 1, self->rounds);
 		if (aside[i])
 			bench_print(contender->name, aside[i], aside_unit, asides[i] + 1,
 				    self->rounds);

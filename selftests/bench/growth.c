@@ -147,44 +147,20 @@ static double run_contexts(const struct contender *contender, long times)
 	return grow(contender, times, number_of(contender), true);
 }
 
-FIXTURE_VARIANT_ADD(bench, growth_waiters) {
-	.times = 2000,
-	.check = 3,
-	.contenders = {
-		{ "1", run_waiters, .number = 1 },
-		{ "10", run_waiters, .number = 10 },
-		{ "100", run_waiters, .number = 100 },
-		{ "1000", run_waiters, .number = 1000 },
-		{ "10000", run_waiters, .number = 10000 },
-		{ "100000", run_waiters, .number = 100000 },
-		{ "1000000", run_waiters, .number = 1000000 },
-	},
-};
+#define OTHERS(run, number_)	{ #number_, run, .number = number_ }
+#define TO_10000(run)							\
+	{								\
+		OTHERS(run, 1), OTHERS(run, 10), OTHERS(run, 100), OTHERS(run, 1000),	\
+		OTHERS(run, 10000)					\
+	}
+#define TO_1000000(run)							\
+	{								\
+		OTHERS(run, 1), OTHERS(run, 10), OTHERS(run, 100), OTHERS(run, 1000),	\
+		OTHERS(run, 10000), OTHERS(run, 100000), OTHERS(run, 1000000)	\
+	}
 
-FIXTURE_VARIANT_ADD(bench, growth_words) {
-	.times = 2000,
-	.check = 3,
-	.contenders = {
-		{ "1", run_words, .number = 1 },
-		{ "10", run_words, .number = 10 },
-		{ "100", run_words, .number = 100 },
-		{ "1000", run_words, .number = 1000 },
-		{ "10000", run_words, .number = 10000 },
-		{ "100000", run_words, .number = 100000 },
-		{ "1000000", run_words, .number = 1000000 },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, growth_contexts) {
-	.times = 2000,
-	.check = 3,
-	.contenders = {
-		{ "1", run_contexts, .number = 1 },
-		{ "10", run_contexts, .number = 10 },
-		{ "100", run_contexts, .number = 100 },
-		{ "1000", run_contexts, .number = 1000 },
-		{ "10000", run_contexts, .number = 10000 },
-	},
-};
+FIXTURE_VARIANT_ADD(bench, growth_waiters) { "ns", 2000, 3, TO_1000000(run_waiters) };
+FIXTURE_VARIANT_ADD(bench, growth_words) { "ns", 2000, 3, TO_1000000(run_words) };
+FIXTURE_VARIANT_ADD(bench, growth_contexts) { "ns", 2000, 3, TO_10000(run_contexts) };
 
 TEST_HARNESS_MAIN

@@ -644,94 +644,51 @@ static double processes_anywhere(const struct contender *contender, long times)
 	return hand_over(contender, times, true, ANYWHERE);
 }
 
-/* Contenders, with the number of their words and whether the words are private. */
-FIXTURE_VARIANT_ADD(bench, threads)
-{
-	.times = 4000,
-	.check = 20,
-	.contenders = {
-		{ "futex", threads, 1, MEMWAIT_PRIVATE, &by_futex },
-		{ "futex2", threads, 1, MEMWAIT_PRIVATE, &by_futex2 },
-		{ "memwait", threads, 1, MEMWAIT_PRIVATE, &by_memwait },
-		{ "NOTIFY_WAIT", threads, 1, MEMWAIT_PRIVATE, &by_notify_wait },
-		{ "ASYNC and read", threads, 1, MEMWAIT_PRIVATE, &by_async },
-		{ "eventfd", threads, 1, 0, &by_eventfd },
-		{ "pipe", threads, 1, 0, &by_pipe },
-		{ "ntsync", threads, 1, 0, &by_ntsync },
-	},
+/* The contenders, with the number of their words and whether the words are private. */
+#define FUTEX(run, flags)	{ "futex", run, 1, flags, &by_futex }
+#define FUTEX2(run, flags)	{ "futex2", run, 1, flags, &by_futex2 }
+#define MEMWAIT(run, flags)	{ "memwait", run, 1, flags, &by_memwait }
+#define NOTIFY_WAIT(run, flags)	{ "NOTIFY_WAIT", run, 1, flags, &by_notify_wait }
+#define ASYNC(run)		{ "ASYNC and read", run, 1, MEMWAIT_PRIVATE, &by_async }
+#define EVENTFD(run)		{ "eventfd", run, 1, 0, &by_eventfd }
+#define PIPE(run)		{ "pipe", run, 1, 0, &by_pipe }
+#define NTSYNC(run)		{ "ntsync", run, 1, 0, &by_ntsync }
+#define THREADS(run)							\
+	{								\
+		FUTEX(run, MEMWAIT_PRIVATE), MEMWAIT(run, MEMWAIT_PRIVATE),	\
+		NOTIFY_WAIT(run, MEMWAIT_PRIVATE), ASYNC(run), EVENTFD(run)	\
+	}
+#define ANY(number)							\
+	{								\
+		{ "futex_waitv", threads, number, MEMWAIT_PRIVATE, &by_waitv },	\
+		{ "WAIT_ANY", threads, number, MEMWAIT_PRIVATE, &by_wait_any }	\
+	}
+
+FIXTURE_VARIANT_ADD(bench, threads) {
+	"ns", 4000, 20, {
+		FUTEX(threads, MEMWAIT_PRIVATE), FUTEX2(threads, MEMWAIT_PRIVATE),
+		MEMWAIT(threads, MEMWAIT_PRIVATE), NOTIFY_WAIT(threads, MEMWAIT_PRIVATE),
+		ASYNC(threads), EVENTFD(threads), PIPE(threads), NTSYNC(threads),
+	}
 };
 
-FIXTURE_VARIANT_ADD(bench, processes)
-{
-	.times = 4000,
-	.check = 20,
-	.contenders = {
-		{ "futex", processes, 1, 0, &by_futex },
-		{ "futex2", processes, 1, 0, &by_futex2 },
-		{ "memwait", processes, 1, 0, &by_memwait },
-		{ "NOTIFY_WAIT", processes, 1, 0, &by_notify_wait },
-		{ "eventfd", processes, 1, 0, &by_eventfd },
-		{ "pipe", processes, 1, 0, &by_pipe },
-		{ "ntsync", processes, 1, 0, &by_ntsync },
-	},
+FIXTURE_VARIANT_ADD(bench, processes) {
+	"ns", 4000, 20, {
+		FUTEX(processes, 0), FUTEX2(processes, 0), MEMWAIT(processes, 0),
+		NOTIFY_WAIT(processes, 0), EVENTFD(processes), PIPE(processes), NTSYNC(processes),
+	}
 };
 
-FIXTURE_VARIANT_ADD(bench, threads_together)
-{
-	.times = 4000,
-	.check = 20,
-	.contenders = {
-		{ "futex", threads_together, 1, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", threads_together, 1, MEMWAIT_PRIVATE, &by_memwait },
-		{ "NOTIFY_WAIT", threads_together, 1, MEMWAIT_PRIVATE, &by_notify_wait },
-		{ "ASYNC and read", threads_together, 1, MEMWAIT_PRIVATE, &by_async },
-		{ "eventfd", threads_together, 1, 0, &by_eventfd },
-	},
+FIXTURE_VARIANT_ADD(bench, threads_together) { "ns", 4000, 20, THREADS(threads_together) };
+FIXTURE_VARIANT_ADD(bench, threads_anywhere) { "ns", 4000, 20, THREADS(threads_anywhere) };
+FIXTURE_VARIANT_ADD(bench, processes_anywhere) {
+	"ns", 4000, 20, {
+		FUTEX(processes_anywhere, 0), MEMWAIT(processes_anywhere, 0),
+		NOTIFY_WAIT(processes_anywhere, 0), EVENTFD(processes_anywhere),
+	}
 };
 
-FIXTURE_VARIANT_ADD(bench, threads_anywhere)
-{
-	.times = 4000,
-	.check = 20,
-	.contenders = {
-		{ "futex", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_memwait },
-		{ "NOTIFY_WAIT", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_notify_wait },
-		{ "ASYNC and read", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_async },
-		{ "eventfd", threads_anywhere, 1, 0, &by_eventfd },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, processes_anywhere)
-{
-	.times = 4000,
-	.check = 20,
-	.contenders = {
-		{ "futex", processes_anywhere, 1, 0, &by_futex },
-		{ "memwait", processes_anywhere, 1, 0, &by_memwait },
-		{ "NOTIFY_WAIT", processes_anywhere, 1, 0, &by_notify_wait },
-		{ "eventfd", processes_anywhere, 1, 0, &by_eventfd },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, any_8)
-{
-	.times = 1000,
-	.check = 20,
-	.contenders = {
-		{ "futex_waitv", threads, 8, MEMWAIT_PRIVATE, &by_waitv },
-		{ "WAIT_ANY", threads, 8, MEMWAIT_PRIVATE, &by_wait_any },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, any_64)
-{
-	.times = 500,
-	.check = 20,
-	.contenders = {
-		{ "futex_waitv", threads, MOST_WORDS, MEMWAIT_PRIVATE, &by_waitv },
-		{ "WAIT_ANY", threads, MOST_WORDS, MEMWAIT_PRIVATE, &by_wait_any },
-	},
-};
+FIXTURE_VARIANT_ADD(bench, any_8) { "ns", 1000, 20, ANY(8) };
+FIXTURE_VARIANT_ADD(bench, any_64) { "ns", 500, 20, ANY(MOST_WORDS) };
 
 TEST_HARNESS_MAIN

@@ -252,446 +252,127 @@ static double run_and_spread(const struct contender *contender, long times)
 	return figure;
 }
 
-#define CONTENDER(name, run, library, plan)	{ name, run, library, 0, plan }
+/* The part of each member, the numbers of members and of counting members, and the rest. */
+#define PLAN(name, function, all, count, ...)					\
+	static const struct plan name = {					\
+		function, .members = all, .counting = count, __VA_ARGS__	\
+	}
+
+PLAN(mutex, lock_alone, 1, 1);
+PLAN(mutex_2, lock_among_others, 2, 2);
+PLAN(mutex_4, lock_among_others, 4, 4);
+PLAN(mutex_8, lock_among_others, 8, 8);
+PLAN(mutex_long_2, lock_among_others, 2, 2, .busy_work = BUSY_WORK);
+PLAN(mutex_long_4, lock_among_others, 4, 4, .busy_work = BUSY_WORK);
+PLAN(mutex_long_8, lock_among_others, 8, 8, .busy_work = BUSY_WORK);
+PLAN(mutex_processes, lock_among_others, 2, 2, .processes = true);
+PLAN(mutex_contended, lock_and_yield, 2, 2);
+PLAN(mutex_contended_shared, lock_and_yield, 2, 2, .shared = true);
+PLAN(robust_shared, lock_alone, 1, 1, .shared = true);
+PLAN(robust_contended_4, lock_and_yield, 4, 4, .shared = true);
+PLAN(robust_contended_processes, lock_and_yield, 2, 2, .processes = true);
+PLAN(owner_killed, outlive_owners, 2, 1, .processes = true);
+PLAN(cond, take_turns, 2, 2);
+PLAN(cond_shared, take_turns, 2, 2, .shared = true);
+PLAN(broadcast, wait_for_broadcast, MOST_MEMBERS, WAITERS);
+PLAN(broadcast_unlocked, wait_for_broadcast, MOST_MEMBERS, WAITERS, .unlocked = true);
+PLAN(broadcast_shared, wait_for_broadcast, MOST_MEMBERS, WAITERS, .shared = true);
+PLAN(rwlock_4, read_and_write, 4, 4);
+PLAN(sem, post_alone, 1, 1);
+PLAN(sem_turns, take_turns_by_sem, 2, 2);
+PLAN(sem_turns_shared, take_turns_by_sem, 2, 2, .shared = true);
+PLAN(barrier, meet_at_barrier, MEETING, 1);
+PLAN(barrier_shared, meet_at_barrier, MEETING, 1, .shared = true);
+PLAN(channel_turns, return_message, 2, 2, .words = 1);
+PLAN(channel_turns_shared, return_message, 2, 2, .words = 1, .shared = true);
+PLAN(channel_stream, stream_messages, 2, 1, .words = MOST_WORDS);
+PLAN(channel_stream_shared, stream_messages, 2, 1, .words = MOST_WORDS, .shared = true);
+
+#define GLIBC(run, plan)	{ "glibc", run, PEER, 0, plan }
 #define ADAPTIVE(run, plan)	{ "glibc adaptive", run, PEER, PTHREAD_MUTEX_ADAPTIVE_NP, plan }
+#define OURS(run, plan)		{ "memwait", run, MEMWAIT, 0, plan }
 #define FAIR(run, plan)		{ "memwait fair", run, MEMWAIT, MEMWAIT_MUTEX_FAIR, plan }
-#define ROBUST(plan)		{ "memwait robust", run, MEMWAIT, MEMWAIT_MUTEX_ROBUST, plan }
-#define PEER_ROBUST(plan)	{ "glibc robust", run, PEER, GLIBC_ROBUST, plan }
+#define GLIBC_KILLED(plan)	{ "glibc robust", run, PEER, GLIBC_ROBUST, plan }
+#define OURS_KILLED(plan)	{ "memwait robust", run, MEMWAIT, MEMWAIT_MUTEX_ROBUST, plan }
+#define BOTH(plan)		{ GLIBC(run, plan), OURS(run, plan) }
+#define AND_FAIR(plan)		{ GLIBC(run, plan), OURS(run, plan), FAIR(run, plan) }
+#define MUTEXES(run, plan)	{ GLIBC(run, plan), ADAPTIVE(run, plan), OURS(run, plan) }
+#define ALL_MUTEXES(run, plan)						\
+	{								\
+		GLIBC(run, plan), ADAPTIVE(run, plan), OURS(run, plan), FAIR(run, plan)	\
+	}
+#define ROBUST(plan)		{ GLIBC_KILLED(plan), OURS_KILLED(plan), OURS(run, plan) }
+#define CHANNELS(plan)		{ { "pipe", run, PEER, 0, plan }, OURS(run, plan) }
 
-static const struct plan mutex = { lock_alone, .members = 1, .counting = 1 };
-
-FIXTURE_VARIANT_ADD(bench, mutex)
-{
-	.times = 500000, .check = 1000,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &mutex),
-		CONTENDER("memwait", run, MEMWAIT, &mutex),
-	},
+FIXTURE_VARIANT_ADD(bench, mutex) { "ns", 500000, 1000, BOTH(&mutex) };
+FIXTURE_VARIANT_ADD(bench, mutex_2) { "ns", 200000, 8000, ALL_MUTEXES(run_and_spread, &mutex_2) };
+FIXTURE_VARIANT_ADD(bench, mutex_4) { "ns", 200000, 8000, ALL_MUTEXES(run_and_spread, &mutex_4) };
+FIXTURE_VARIANT_ADD(bench, mutex_8) { "ns", 200000, 8000, MUTEXES(run_and_spread, &mutex_8) };
+FIXTURE_VARIANT_ADD(bench, mutex_long_2) {
+	"ns", 4000, 400, MUTEXES(run_and_spread, &mutex_long_2)
 };
 
-static const struct plan mutex_2 = { lock_among_others, .members = 2, .counting = 2 };
-
-FIXTURE_VARIANT_ADD(bench, mutex_2)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		CONTENDER("glibc", run_and_spread, PEER, &mutex_2),
-		ADAPTIVE(run_and_spread, &mutex_2),
-		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_2),
-		FAIR(run_and_spread, &mutex_2),
-	},
+FIXTURE_VARIANT_ADD(bench, mutex_long_4) {
+	"ns", 4000, 400, MUTEXES(run_and_spread, &mutex_long_4)
 };
 
-static const struct plan mutex_4 = { lock_among_others, .members = 4, .counting = 4 };
-
-FIXTURE_VARIANT_ADD(bench, mutex_4)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		CONTENDER("glibc", run_and_spread, PEER, &mutex_4),
-		ADAPTIVE(run_and_spread, &mutex_4),
-		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_4),
-		FAIR(run_and_spread, &mutex_4),
-	},
+FIXTURE_VARIANT_ADD(bench, mutex_long_8) {
+	"ns", 4000, 400, MUTEXES(run_and_spread, &mutex_long_8)
 };
 
-static const struct plan mutex_8 = { lock_among_others, .members = 8, .counting = 8 };
-
-FIXTURE_VARIANT_ADD(bench, mutex_8)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		CONTENDER("glibc", run_and_spread, PEER, &mutex_8),
-		ADAPTIVE(run_and_spread, &mutex_8),
-		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_8),
-	},
+FIXTURE_VARIANT_ADD(bench, mutex_processes) { "ns", 200000, 8000, MUTEXES(run, &mutex_processes) };
+FIXTURE_VARIANT_ADD(bench, mutex_contended) { "ns", 20000, 100, BOTH(&mutex_contended) };
+FIXTURE_VARIANT_ADD(bench, mutex_contended_shared) {
+	"ns", 20000, 100, BOTH(&mutex_contended_shared)
 };
 
-static const struct plan mutex_long_2 = {
-	lock_among_others, .members = 2, .counting = 2, .busy_work = BUSY_WORK,
+FIXTURE_VARIANT_ADD(bench, robust) { "ns", 500000, 1000, ROBUST(&mutex) };
+FIXTURE_VARIANT_ADD(bench, robust_shared) { "ns", 500000, 1000, ROBUST(&robust_shared) };
+FIXTURE_VARIANT_ADD(bench, robust_2) { "ns", 200000, 8000, ROBUST(&mutex_2) };
+FIXTURE_VARIANT_ADD(bench, robust_4) { "ns", 200000, 8000, ROBUST(&mutex_4) };
+FIXTURE_VARIANT_ADD(bench, robust_long_2) { "ns", 4000, 400, ROBUST(&mutex_long_2) };
+FIXTURE_VARIANT_ADD(bench, robust_processes) { "ns", 200000, 8000, ROBUST(&mutex_processes) };
+FIXTURE_VARIANT_ADD(bench, robust_contended) { "ns", 20000, 100, ROBUST(&mutex_contended) };
+FIXTURE_VARIANT_ADD(bench, robust_contended_shared) {
+	"ns", 20000, 100, ROBUST(&mutex_contended_shared)
 };
 
-FIXTURE_VARIANT_ADD(bench, mutex_long_2)
-{
-	.times = 4000, .check = 400,
-	.contenders = {
-		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_2),
-		ADAPTIVE(run_and_spread, &mutex_long_2),
-		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_2),
-	},
+FIXTURE_VARIANT_ADD(bench, robust_contended_4) { "ns", 20000, 100, ROBUST(&robust_contended_4) };
+FIXTURE_VARIANT_ADD(bench, robust_contended_processes) {
+	"ns", 20000, 100, ROBUST(&robust_contended_processes)
 };
 
-static const struct plan mutex_long_4 = {
-	lock_among_others, .members = 4, .counting = 4, .busy_work = BUSY_WORK,
+FIXTURE_VARIANT_ADD(bench, owner_killed) {
+	"ns", 200, 10, { GLIBC_KILLED(&owner_killed), OURS_KILLED(&owner_killed) }
 };
 
-FIXTURE_VARIANT_ADD(bench, mutex_long_4)
-{
-	.times = 4000, .check = 400,
-	.contenders = {
-		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_4),
-		ADAPTIVE(run_and_spread, &mutex_long_4),
-		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_4),
-	},
+FIXTURE_VARIANT_ADD(bench, cond) { "ns", 10000, 100, AND_FAIR(&cond) };
+FIXTURE_VARIANT_ADD(bench, cond_shared) { "ns", 10000, 100, BOTH(&cond_shared) };
+FIXTURE_VARIANT_ADD(bench, broadcast) {
+	"ns", 20 * WAITERS, 3 * WAITERS, {
+		GLIBC(run, &broadcast), { "glibc unlocked", run, PEER, 0, &broadcast_unlocked },
+		OURS(run, &broadcast), { "memwait unlocked", run, MEMWAIT, 0, &broadcast_unlocked },
+	}
 };
 
-static const struct plan mutex_long_8 = {
-	lock_among_others, .members = 8, .counting = 8, .busy_work = BUSY_WORK,
+FIXTURE_VARIANT_ADD(bench, broadcast_shared) {
+	"ns", 20 * WAITERS, 3 * WAITERS, BOTH(&broadcast_shared)
 };
 
-FIXTURE_VARIANT_ADD(bench, mutex_long_8)
-{
-	.times = 4000, .check = 400,
-	.contenders = {
-		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_8),
-		ADAPTIVE(run_and_spread, &mutex_long_8),
-		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_8),
-	},
+FIXTURE_VARIANT_ADD(bench, rwlock_4_90_10) { "ns", 100000, 4000, AND_FAIR(&rwlock_4) };
+FIXTURE_VARIANT_ADD(bench, sem) { "ns", 500000, 1000, BOTH(&sem) };
+FIXTURE_VARIANT_ADD(bench, sem_turns) { "ns", 10000, 100, BOTH(&sem_turns) };
+FIXTURE_VARIANT_ADD(bench, sem_turns_shared) { "ns", 10000, 100, BOTH(&sem_turns_shared) };
+FIXTURE_VARIANT_ADD(bench, barrier) { "ns", 1000, 20, BOTH(&barrier) };
+FIXTURE_VARIANT_ADD(bench, barrier_shared) { "ns", 1000, 20, BOTH(&barrier_shared) };
+FIXTURE_VARIANT_ADD(bench, channel_turns) { "ns", 10000, 100, CHANNELS(&channel_turns) };
+FIXTURE_VARIANT_ADD(bench, channel_turns_shared) {
+	"ns", 10000, 100, CHANNELS(&channel_turns_shared)
 };
 
-static const struct plan mutex_processes = {
-	lock_among_others, .members = 2, .counting = 2, .processes = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, mutex_processes)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &mutex_processes),
-		ADAPTIVE(run, &mutex_processes),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_processes),
-	},
-};
-
-static const struct plan mutex_contended = { lock_and_yield, .members = 2, .counting = 2 };
-
-FIXTURE_VARIANT_ADD(bench, mutex_contended)
-{
-	.times = 20000, .check = 100,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &mutex_contended),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_contended),
-	},
-};
-
-static const struct plan mutex_contended_shared = {
-	lock_and_yield, .members = 2, .counting = 2, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, mutex_contended_shared)
-{
-	.times = 20000, .check = 100,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &mutex_contended_shared),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_contended_shared),
-	},
-};
-
-static const struct plan robust = { lock_alone, .members = 1, .counting = 1 };
-
-FIXTURE_VARIANT_ADD(bench, robust)
-{
-	.times = 500000, .check = 1000,
-	.contenders = {
-		PEER_ROBUST(&robust),
-		ROBUST(&robust),
-		CONTENDER("memwait", run, MEMWAIT, &robust),
-	},
-};
-
-static const struct plan robust_shared = {
-	lock_alone, .members = 1, .counting = 1, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_shared)
-{
-	.times = 500000, .check = 1000,
-	.contenders = {
-		PEER_ROBUST(&robust_shared),
-		ROBUST(&robust_shared),
-		CONTENDER("memwait", run, MEMWAIT, &robust_shared),
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_2)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		PEER_ROBUST(&mutex_2),
-		ROBUST(&mutex_2),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_2),
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_4)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		PEER_ROBUST(&mutex_4),
-		ROBUST(&mutex_4),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_4),
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_long_2)
-{
-	.times = 4000, .check = 400,
-	.contenders = {
-		PEER_ROBUST(&mutex_long_2),
-		ROBUST(&mutex_long_2),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_long_2),
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_processes)
-{
-	.times = 200000, .check = 8000,
-	.contenders = {
-		PEER_ROBUST(&mutex_processes),
-		ROBUST(&mutex_processes),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_processes),
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_contended)
-{
-	.times = 20000, .check = 100,
-	.contenders = {
-		PEER_ROBUST(&mutex_contended),
-		ROBUST(&mutex_contended),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_contended),
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_contended_shared)
-{
-	.times = 20000, .check = 100,
-	.contenders = {
-		PEER_ROBUST(&mutex_contended_shared),
-		ROBUST(&mutex_contended_shared),
-		CONTENDER("memwait", run, MEMWAIT, &mutex_contended_shared),
-	},
-};
-
-static const struct plan robust_contended_4 = {
-	lock_and_yield, .members = 4, .counting = 4, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_contended_4)
-{
-	.times = 20000, .check = 100,
-	.contenders = {
-		PEER_ROBUST(&robust_contended_4),
-		ROBUST(&robust_contended_4),
-		CONTENDER("memwait", run, MEMWAIT, &robust_contended_4),
-	},
-};
-
-static const struct plan robust_contended_processes = {
-	lock_and_yield, .members = 2, .counting = 2, .processes = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, robust_contended_processes)
-{
-	.times = 20000, .check = 100,
-	.contenders = {
-		PEER_ROBUST(&robust_contended_processes),
-		ROBUST(&robust_contended_processes),
-		CONTENDER("memwait", run, MEMWAIT, &robust_contended_processes),
-	},
-};
-
-static const struct plan owner_killed = {
-	outlive_owners, .members = 2, .counting = 1, .processes = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, owner_killed)
-{
-	.times = 200, .check = 10,
-	.contenders = {
-		PEER_ROBUST(&owner_killed),
-		ROBUST(&owner_killed),
-	},
-};
-
-static const struct plan cond = { take_turns, .members = 2, .counting = 2 };
-
-FIXTURE_VARIANT_ADD(bench, cond)
-{
-	.times = 10000, .check = 100,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &cond),
-		CONTENDER("memwait", run, MEMWAIT, &cond),
-		FAIR(run, &cond),
-	},
-};
-
-static const struct plan cond_shared = {
-	take_turns, .members = 2, .counting = 2, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, cond_shared)
-{
-	.times = 10000, .check = 100,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &cond_shared),
-		CONTENDER("memwait", run, MEMWAIT, &cond_shared),
-	},
-};
-
-static const struct plan broadcast = {
-	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS,
-};
-
-static const struct plan broadcast_unlocked = {
-	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS, .unlocked = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, broadcast)
-{
-	.times = 20 * WAITERS, .check = 3 * WAITERS,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &broadcast),
-		CONTENDER("glibc unlocked", run, PEER, &broadcast_unlocked),
-		CONTENDER("memwait", run, MEMWAIT, &broadcast),
-		CONTENDER("memwait unlocked", run, MEMWAIT, &broadcast_unlocked),
-	},
-};
-
-static const struct plan broadcast_shared = {
-	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, broadcast_shared)
-{
-	.times = 20 * WAITERS, .check = 3 * WAITERS,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &broadcast_shared),
-		CONTENDER("memwait", run, MEMWAIT, &broadcast_shared),
-	},
-};
-
-static const struct plan rwlock_4 = { read_and_write, .members = 4, .counting = 4 };
-
-FIXTURE_VARIANT_ADD(bench, rwlock_4_90_10)
-{
-	.times = 100000, .check = 4000,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &rwlock_4),
-		CONTENDER("memwait", run, MEMWAIT, &rwlock_4),
-		FAIR(run, &rwlock_4),
-	},
-};
-
-static const struct plan sem = { post_alone, .members = 1, .counting = 1 };
-
-FIXTURE_VARIANT_ADD(bench, sem)
-{
-	.times = 500000, .check = 1000,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &sem),
-		CONTENDER("memwait", run, MEMWAIT, &sem),
-	},
-};
-
-static const struct plan sem_turns = { take_turns_by_sem, .members = 2, .counting = 2 };
-
-FIXTURE_VARIANT_ADD(bench, sem_turns)
-{
-	.times = 10000, .check = 100,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &sem_turns),
-		CONTENDER("memwait", run, MEMWAIT, &sem_turns),
-	},
-};
-
-static const struct plan sem_turns_shared = {
-	take_turns_by_sem, .members = 2, .counting = 2, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, sem_turns_shared)
-{
-	.times = 10000, .check = 100,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &sem_turns_shared),
-		CONTENDER("memwait", run, MEMWAIT, &sem_turns_shared),
-	},
-};
-
-static const struct plan barrier = { meet_at_barrier, .members = MEETING, .counting = 1 };
-
-FIXTURE_VARIANT_ADD(bench, barrier)
-{
-	.times = 1000, .check = 20,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &barrier),
-		CONTENDER("memwait", run, MEMWAIT, &barrier),
-	},
-};
-
-static const struct plan barrier_shared = {
-	meet_at_barrier, .members = MEETING, .counting = 1, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, barrier_shared)
-{
-	.times = 1000, .check = 20,
-	.contenders = {
-		CONTENDER("glibc", run, PEER, &barrier_shared),
-		CONTENDER("memwait", run, MEMWAIT, &barrier_shared),
-	},
-};
-
-static const struct plan channel_turns = {
-	return_message, .members = 2, .counting = 2, .words = 1,
-};
-
-FIXTURE_VARIANT_ADD(bench, channel_turns)
-{
-	.times = 10000, .check = 100,
-	.contenders = {
-		CONTENDER("pipe", run, PEER, &channel_turns),
-		CONTENDER("memwait", run, MEMWAIT, &channel_turns),
-	},
-};
-
-static const struct plan channel_turns_shared = {
-	return_message, .members = 2, .counting = 2, .words = 1, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, channel_turns_shared)
-{
-	.times = 10000, .check = 100,
-	.contenders = {
-		CONTENDER("pipe", run, PEER, &channel_turns_shared),
-		CONTENDER("memwait", run, MEMWAIT, &channel_turns_shared),
-	},
-};
-
-static const struct plan channel_stream = {
-	stream_messages, .members = 2, .counting = 1, .words = MOST_WORDS,
-};
-
-FIXTURE_VARIANT_ADD(bench, channel_stream)
-{
-	.times = 10000, .check = 1000,
-	.contenders = {
-		CONTENDER("pipe", run, PEER, &channel_stream),
-		CONTENDER("memwait", run, MEMWAIT, &channel_stream),
-	},
-};
-
-static const struct plan channel_stream_shared = {
-	stream_messages, .members = 2, .counting = 1, .words = MOST_WORDS, .shared = true,
-};
-
-FIXTURE_VARIANT_ADD(bench, channel_stream_shared)
-{
-	.times = 10000, .check = 1000,
-	.contenders = {
-		CONTENDER("pipe", run, PEER, &channel_stream_shared),
-		CONTENDER("memwait", run, MEMWAIT, &channel_stream_shared),
-	},
+FIXTURE_VARIANT_ADD(bench, channel_stream) { "ns", 10000, 1000, CHANNELS(&channel_stream) };
+FIXTURE_VARIANT_ADD(bench, channel_stream_shared) {
+	"ns", 10000, 1000, CHANNELS(&channel_stream_shared)
 };
 
 TEST_HARNESS_MAIN

@@ -697,37 +697,31 @@ static double run_memory_of(const struct contender *contender, long times)
 	return with_loop(contender, (int)times, 0, times, run_memory);
 }
 
-#define LOOP(words, flags)								\
-	.times = 20000,									\
-	.check = 2000,									\
-	.contenders = {									\
-		{ "eventfd", run_loop_of, words, flags, &eventfd_kind },		\
+#define LOOP(words, flags)							\
+	{									\
+		{ "eventfd", run_loop_of, words, flags, &eventfd_kind },	\
 		{ "eventfd read", run_loop_of, words, flags, &eventfd_read_kind },	\
-		{ "pipe", run_loop_of, words, flags, &pipe_kind },			\
-		{ "io_uring", run_loop_of, words, flags, &ring_kind },			\
-		{ "memwait", run_loop_of, words, flags, &memwait_kind },		\
-		{ "persistent", run_loop_of, words, flags, &persistent_kind },		\
+		{ "pipe", run_loop_of, words, flags, &pipe_kind },		\
+		{ "io_uring", run_loop_of, words, flags, &ring_kind },		\
+		{ "memwait", run_loop_of, words, flags, &memwait_kind },	\
+		{ "persistent", run_loop_of, words, flags, &persistent_kind }	\
 	}
 
-FIXTURE_VARIANT_ADD(bench, loop) { LOOP(WORDS, 0) };
-FIXTURE_VARIANT_ADD(bench, loop_1000) { LOOP(1000, 0) };
-FIXTURE_VARIANT_ADD(bench, loop_10) { LOOP(10, 0) };
-FIXTURE_VARIANT_ADD(bench, loop_private) { LOOP(WORDS, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, loop_private_1000) { LOOP(1000, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, loop_private_10) { LOOP(10, MEMWAIT_PRIVATE) };
-FIXTURE_VARIANT_ADD(bench, loop_batch) { LOOP(WORDS, BY_BATCHES) };
-FIXTURE_VARIANT_ADD(bench, loop_batch_1000) { LOOP(1000, BY_BATCHES) };
-FIXTURE_VARIANT_ADD(bench, loop_batch_10) { LOOP(10, BY_BATCHES) };
-
+FIXTURE_VARIANT_ADD(bench, loop) { "ns", 20000, 2000, LOOP(WORDS, 0) };
+FIXTURE_VARIANT_ADD(bench, loop_1000) { "ns", 20000, 2000, LOOP(1000, 0) };
+FIXTURE_VARIANT_ADD(bench, loop_10) { "ns", 20000, 2000, LOOP(10, 0) };
+FIXTURE_VARIANT_ADD(bench, loop_private) { "ns", 20000, 2000, LOOP(WORDS, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, loop_private_1000) { "ns", 20000, 2000, LOOP(1000, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, loop_private_10) { "ns", 20000, 2000, LOOP(10, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, loop_batch) { "ns", 20000, 2000, LOOP(WORDS, BY_BATCHES) };
+FIXTURE_VARIANT_ADD(bench, loop_batch_1000) { "ns", 20000, 2000, LOOP(1000, BY_BATCHES) };
+FIXTURE_VARIANT_ADD(bench, loop_batch_10) { "ns", 20000, 2000, LOOP(10, BY_BATCHES) };
 FIXTURE_VARIANT_ADD(bench, loop_memory) {
-	.unit = "B",
-	.times = WORDS,
-	.check = 100,
-	.contenders = {
+	"B", WORDS, 100, {
 		{ "eventfd", run_memory_of, 0, 0, &eventfd_kind },
 		{ "memwait", run_memory_of, 0, 0, &memwait_kind },
 		{ "persistent", run_memory_of, 0, 0, &persistent_kind },
-	},
+	}
 };
 
 TEST_HARNESS_MAIN

@@ -566,128 +566,35 @@ static double mapping(const struct contender *contender, long times)
 	return with_table(contender, times, mapping_work);
 }
 
-FIXTURE_VARIANT_ADD(bench, notify_nobody_private)
-{
-	.times = 30000,
-	.check = 100,
-	.contenders = {
-		{ "futex", notify_nobody, 1, MEMWAIT_PRIVATE, &by_futex },
-		{ "futex2", notify_nobody, 1, MEMWAIT_PRIVATE, &by_futex2 },
-		{ "memwait", notify_nobody, 1, MEMWAIT_PRIVATE, &by_memwait },
-	},
+#define FUTEX(...)	{ "futex", __VA_ARGS__, &by_futex }
+#define FUTEX2(...)	{ "futex2", __VA_ARGS__, &by_futex2 }
+#define MEMWAIT(...)	{ "memwait", __VA_ARGS__, &by_memwait }
+#define BOTH(...)	{ FUTEX(__VA_ARGS__), MEMWAIT(__VA_ARGS__) }
+#define THREE(...)	{ FUTEX(__VA_ARGS__), FUTEX2(__VA_ARGS__), MEMWAIT(__VA_ARGS__) }
+
+FIXTURE_VARIANT_ADD(bench, notify_nobody_private) {
+	"ns", 30000, 100, THREE(notify_nobody, 1, MEMWAIT_PRIVATE)
 };
 
-FIXTURE_VARIANT_ADD(bench, notify_nobody_shared)
-{
-	.times = 30000,
-	.check = 100,
-	.contenders = {
-		{ "futex", notify_nobody, 1, 0, &by_futex },
-		{ "futex2", notify_nobody, 1, 0, &by_futex2 },
-		{ "memwait", notify_nobody, 1, 0, &by_memwait },
-	},
+FIXTURE_VARIANT_ADD(bench, notify_nobody_shared) { "ns", 30000, 100, THREE(notify_nobody, 1, 0) };
+FIXTURE_VARIANT_ADD(bench, not_equal_private) {
+	"ns", 30000, 100, THREE(not_equal, EXPECTED, MEMWAIT_PRIVATE)
 };
 
-FIXTURE_VARIANT_ADD(bench, not_equal_private)
-{
-	.times = 30000,
-	.check = 100,
-	.contenders = {
-		{ "futex", not_equal, EXPECTED, MEMWAIT_PRIVATE, &by_futex },
-		{ "futex2", not_equal, EXPECTED, MEMWAIT_PRIVATE, &by_futex2 },
-		{ "memwait", not_equal, EXPECTED, MEMWAIT_PRIVATE, &by_memwait },
-	},
+FIXTURE_VARIANT_ADD(bench, not_equal_shared) { "ns", 30000, 100, THREE(not_equal, EXPECTED, 0) };
+FIXTURE_VARIANT_ADD(bench, hash_private) {
+	"ns", 20 * HASHED, HASHED, BOTH(hash, EXPECTED, MEMWAIT_PRIVATE)
 };
 
-FIXTURE_VARIANT_ADD(bench, not_equal_shared)
-{
-	.times = 30000,
-	.check = 100,
-	.contenders = {
-		{ "futex", not_equal, EXPECTED, 0, &by_futex },
-		{ "futex2", not_equal, EXPECTED, 0, &by_futex2 },
-		{ "memwait", not_equal, EXPECTED, 0, &by_memwait },
-	},
+FIXTURE_VARIANT_ADD(bench, hash_shared) { "ns", 20 * HASHED, HASHED, BOTH(hash, EXPECTED, 0) };
+FIXTURE_VARIANT_ADD(bench, wake_64) { "ns", 20, 2, BOTH(wake, 1, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, wake_all_64) { "ns", 20, 2, BOTH(wake, SLEEPERS, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, parallel_wakers) {
+	"ns", 20, 2, BOTH(parallel_wakers, SLEEPERS, MEMWAIT_PRIVATE)
 };
 
-FIXTURE_VARIANT_ADD(bench, hash_private)
-{
-	.times = 20 * HASHED,
-	.check = HASHED,
-	.contenders = {
-		{ "futex", hash, EXPECTED, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", hash, EXPECTED, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, hash_shared)
-{
-	.times = 20 * HASHED,
-	.check = HASHED,
-	.contenders = {
-		{ "futex", hash, EXPECTED, 0, &by_futex },
-		{ "memwait", hash, EXPECTED, 0, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, wake_64)
-{
-	.times = 20,
-	.check = 2,
-	.contenders = {
-		{ "futex", wake, 1, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", wake, 1, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, wake_all_64)
-{
-	.times = 20,
-	.check = 2,
-	.contenders = {
-		{ "futex", wake, SLEEPERS, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", wake, SLEEPERS, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, parallel_wakers)
-{
-	.times = 20,
-	.check = 2,
-	.contenders = {
-		{ "futex", parallel_wakers, SLEEPERS, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", parallel_wakers, SLEEPERS, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, requeue_64)
-{
-	.times = 20,
-	.check = 2,
-	.contenders = {
-		{ "futex", move, 1, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", move, 1, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, requeue_all_64)
-{
-	.times = 20,
-	.check = 2,
-	.contenders = {
-		{ "futex", move, SLEEPERS, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", move, SLEEPERS, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
-
-FIXTURE_VARIANT_ADD(bench, mapping)
-{
-	.times = 20000,
-	.check = 200,
-	.contenders = {
-		{ "futex", mapping, EXPECTED, MEMWAIT_PRIVATE, &by_futex },
-		{ "memwait", mapping, EXPECTED, MEMWAIT_PRIVATE, &by_memwait },
-	},
-};
+FIXTURE_VARIANT_ADD(bench, requeue_64) { "ns", 20, 2, BOTH(move, 1, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, requeue_all_64) { "ns", 20, 2, BOTH(move, SLEEPERS, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, mapping) { "ns", 20000, 200, BOTH(mapping, EXPECTED, MEMWAIT_PRIVATE) };
 
 TEST_HARNESS_MAIN
