@@ -170,6 +170,17 @@ static void flip_bit(uint64_t at, size_t from, size_t size, uint8_t flip)
 	((uint8_t *)(uintptr_t)at)[bit / 8] ^= 1 << bit % 8;
 }
 
+/* Places the array of a call, and may flip a bit of it. */
+static uint64_t place_array(struct thread *t, const void *array, size_t size)
+{
+	const struct call *c = t->call;
+	uint64_t at = place(t, c->arg[2] / PLACES, array, size, ARRAY_AT);
+
+	if (c->flip >= 128 && size && c->arg[2] / PLACES % PLACES == NORMAL)
+		flip_bit(at, 0, size, c->flip);
+	return at;
+}
+
 /* Called before a call: saves the memory that must not change. */
 static void remember(struct thread *t)
 {
@@ -244,11 +255,7 @@ static uint64_t issue(struct thread *t, unsigned long cmd, const void *arg, size
 		flip_bit(at, flip_from, known, c->flip);
 	remember(t);
 	cmd = (cmd & ~((unsigned long)_IOC_SIZEMASK << _IOC_SIZESHIFT)) | size << _IOC_SIZESHIFT;
-	coverage_begin(t);
-	t->ret = ioctl(context(c->arg[0]), cmd, at);
-	if (t->ret < 0)
-		t->ret = -errno;
-	coverage_end(t);
+	TRY(t, ioctl(context(c->arg[0]), cmd, at));
 	return at;
 }
 

@@ -174,9 +174,7 @@ static void do_wait_async(struct thread *t)
 	}
 	/* There are only as many entries as @count says, because the area ends after them. */
 	nr = arg.count < ENTRIES ? arg.count : ENTRIES;
-	arg.waits = place(t, c->arg[2] / PLACES, entries, nr * sizeof(entries[0]), ARRAY_AT);
-	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
-		flip_bit(arg.waits, 0, nr * sizeof(entries[0]), c->flip);
+	arg.waits = place_array(t, entries, nr * sizeof(entries[0]));
 	was = passed(t, issue(t, MEMWAIT_IOC_WAIT_ASYNC, &arg, sizeof(arg), 8));
 	if (!in_area(t, arg.waits))
 		return;
@@ -221,9 +219,7 @@ static void do_wait_any(struct thread *t)
 	arg.flags = c->arg[8] % 8 == 5 ? PICK(flag_sets, c->arg[8] / 8) :
 		    PICK(flag_sets, c->arg[8]) & MEMWAIT_CLOCK_REALTIME;
 	make_group(waits, nr, c->arg[4], c->arg[5], c->arg[7]);
-	arg.waits = place(t, c->arg[2] / PLACES, waits, nr * sizeof(waits[0]), ARRAY_AT);
-	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
-		flip_bit(arg.waits, 0, nr * sizeof(waits[0]), c->flip);
+	arg.waits = place_array(t, waits, nr * sizeof(waits[0]));
 	at = issue(t, MEMWAIT_IOC_WAIT_ANY, &arg, sizeof(arg), 0);
 	was = passed(t, at);
 	now = (void *)(uintptr_t)at;
@@ -309,9 +305,7 @@ static void do_notify_many(struct thread *t)
 	if (arg.count > NOTIFIES && arg.count <= MEMWAIT_GROUP_MAX)
 		arg.count = NOTIFIES;
 	nr = arg.count < NOTIFIES ? arg.count : NOTIFIES;
-	arg.notifies = place(t, c->arg[2] / PLACES, notifies, nr * sizeof(notifies[0]), ARRAY_AT);
-	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
-		flip_bit(arg.notifies, 0, nr * sizeof(notifies[0]), c->flip);
+	arg.notifies = place_array(t, notifies, nr * sizeof(notifies[0]));
 	/* These locations must differ from those of the notifies and of the struct. */
 	if (c->arg[10] % PLACES == AT_END || c->arg[10] % PLACES == CUT)
 		arg.woken = place(t, NORMAL, woken, nr * sizeof(woken[0]), WOKEN_AT);
@@ -413,14 +407,8 @@ static void do_read(struct thread *t)
 	};
 
 	remember(t);
-	coverage_begin(t);
-	if (c->arg[3] & 1)
-		t->ret = readv(context(c->arg[0]), iov, 2);
-	else
-		t->ret = read(context(c->arg[0]), (void *)(uintptr_t)at, size);
-	if (t->ret < 0)
-		t->ret = -errno;
-	coverage_end(t);
+	TRY(t, c->arg[3] & 1 ? readv(context(c->arg[0]), iov, 2) :
+			       read(context(c->arg[0]), (void *)(uintptr_t)at, size));
 	if (t->ret < 0) {
 		/* The second half of a record may have crossed the end of the area. */
 		if (t->ret == -EFAULT)
@@ -443,11 +431,7 @@ static void do_poll(struct thread *t)
 	const struct call *c = t->call;
 	struct pollfd pfd = { .fd = context(c->arg[0]), .events = PICK(events, c->arg[1]) };
 
-	coverage_begin(t);
-	t->ret = poll(&pfd, 1, c->arg[2] % 4 == 3 ? 3 : 0);
-	if (t->ret < 0)
-		t->ret = -errno;
-	coverage_end(t);
+	TRY(t, poll(&pfd, 1, c->arg[2] % 4 == 3 ? 3 : 0));
 	/* If the context is bound, it may have ended with a forked process. */
 	CHECK(t, t->ret <= 0 || (pfd.revents & POLLNVAL) ||
 	      (!t->alone && (pfd.revents & POLLHUP) && (pfd.revents & POLLERR)) ||
@@ -473,22 +457,14 @@ static void do_epoll_ctl(struct thread *t)
 
 	if (fcntl(EPOLL_FD, F_GETFD) < 0)
 		settle(epoll_create1(EPOLL_CLOEXEC), EPOLL_FD);
-	coverage_begin(t);
-	t->ret = epoll_ctl(EPOLL_FD, PICK(ops, c->arg[2]), context(c->arg[0]), &event);
-	if (t->ret < 0)
-		t->ret = -errno;
-	coverage_end(t);
+	TRY(t, epoll_ctl(EPOLL_FD, PICK(ops, c->arg[2]), context(c->arg[0]), &event));
 }
 
 static void do_epoll_wait(struct thread *t)
 {
 	struct epoll_event events[CONTEXTS];
 
-	coverage_begin(t);
-	t->ret = epoll_wait(EPOLL_FD, events, CONTEXTS, t->call->arg[0] % 4 == 3 ? 3 : 0);
-	if (t->ret < 0)
-		t->ret = -errno;
-	coverage_end(t);
+	TRY(t, epoll_wait(EPOLL_FD, events, CONTEXTS, t->call->arg[0] % 4 == 3 ? 3 : 0));
 }
 
 static int open_context(int to, int flags)
@@ -507,20 +483,12 @@ static void do_open(struct thread *t)
 
 static void do_dup(struct thread *t)
 {
-	int from = context(t->call->arg[0]), to = context(t->call->arg[1]);
-
-	coverage_begin(t);
-	t->ret = dup2(from, to);
-	if (t->ret < 0)
-		t->ret = -errno;
-	coverage_end(t);
+	TRY(t, dup2(context(t->call->arg[0]), context(t->call->arg[1])));
 }
 
 static void do_close(struct thread *t)
 {
-	coverage_begin(t);
-	t->ret = close(context(t->call->arg[0])) ? -errno : 0;
-	coverage_end(t);
+	TRY(t, close(context(t->call->arg[0])));
 }
 
 static void do_fdinfo(struct thread *t)
@@ -529,14 +497,9 @@ static void do_fdinfo(struct thread *t)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", context(t->call->arg[0]));
-	coverage_begin(t);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	t->ret = fd < 0 ? -1 : read(fd, text, sizeof(text));
-	if (t->ret < 0)
-		t->ret = -errno;
+	TRY(t, (fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 ? -1 : read(fd, text, sizeof(text)));
 	if (fd >= 0)
 		close(fd);
-	coverage_end(t);
 }
 
 static void do_store(struct thread *t)

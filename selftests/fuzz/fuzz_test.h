@@ -309,6 +309,15 @@ static void coverage_end(struct thread *t)
 	}
 }
 
+/* Makes a system call, whose result or negative errno is the result of the thread's call. */
+#define TRY(t, system_call) do {		\
+	coverage_begin(t);			\
+	(t)->ret = (system_call);		\
+	if ((t)->ret < 0)			\
+		(t)->ret = -errno;		\
+	coverage_end(t);			\
+} while (0)
+
 /* Contexts have descriptor numbers that no other file can get. */
 #define CONTEXTS	4
 #define CONTEXT_FD	100
