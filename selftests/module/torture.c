@@ -19,9 +19,14 @@
  * on, or may find no next waiter. Therefore the number of notifies that are missing in a round must
  * not exceed the number that these processes could have received.
  *
+ * Two more tests are storms of notifies from every CPU, on private and on shared words. Threads arm
+ * batches of waits, and cancel half of them, while other threads notify all words. The sums must be
+ * exact.
+ *
  * The seed determines the choices of a thread; their effects also depend on the scheduler. On
  * failure the test prints the last calls of every thread. MEMWAIT_TORTURE_SECONDS sets the duration
- * of each test, and MEMWAIT_TORTURE_SEED the seed.
+ * of each of the first two tests, MEMWAIT_LOAD_SECONDS that of each storm, and MEMWAIT_TORTURE_SEED
+ * the seed.
  */
 #include "torture_calls_test.h"
 
@@ -35,6 +40,66 @@ static void flush(struct worker *w, uint32_t from, uint32_t to)
 {
 	for (uint32_t word = from; word < to; word++)
 		notify_all(w, word);
+}
+
+static cpu_set_t cpus;
+
+/* Binds a notifying thread to a CPU, and in the next round to another CPU, if there are many. */
+static void bind_in_storm(struct worker *w)
+{
+	int n = (w->number + PROCESSES * THREADS * shared->round) / 2 % CPU_COUNT(&cpus), cpu;
+
+	for (cpu = 0; !CPU_ISSET(cpu, &cpus) || n--; cpu++)
+		;
+	bind_to(cpu);
+}
+
+/* Notifies all words, each word by one call, and then all words by one call. */
+static void step_storm_notify(struct worker *w)
+{
+	uint32_t count = one_in(w, 3) ? MEMWAIT_ALL : 1, woken[STORM_WORDS] = { 0 }, i;
+	struct memwait_notify notifies[STORM_WORDS];
+	struct call *call;
+	int ret;
+
+	bind_in_storm(w);
+	for (i = 0; i < STORM_WORDS; i++) {
+		ret = notify(w, WORDS + i, count, U32);
+		if (ret < 0)
+			broken(w, "notify in a storm", ret, i);
+		notifies[STORM_WORDS - 1 - i] = random_notify(w, WORDS + i, count);
+	}
+	call = begin(w, "notify many", 0, STORM_WORDS, count);
+	call->result = mw_notify_many(w->fd, notifies, STORM_WORDS, woken);
+	if (call->result != STORM_WORDS)
+		broken(w, "notify many in a storm", call->result, STORM_WORDS);
+	for (i = 0; i < STORM_WORDS; i++)
+		w->record->notified += woken[i];
+}
+
+static void step_of_storm(struct worker *w)
+{
+	if (w->number % 2)
+		return step_storm_notify(w);
+	step_arm(w);
+	/* A wait that cannot be cancelled has ended and has a completion. */
+	if (one_in(w, 32))
+		empty_context(w, w->own);
+	else
+		read_all(w, w->own);
+}
+
+/* All waits of the storm were cancelled or notified. */
+static void check_calm(struct worker *w)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < STORM_WORDS; i++) {
+		ret = notify(w, WORDS + i, MEMWAIT_ALL, U32);
+		if (ret)
+			broken(w, "a waiter is left after a storm", ret, i);
+	}
 }
 
 static void count_own_waiters(struct worker *w)
@@ -100,7 +165,10 @@ static void rest(struct worker *w)
 	int i;
 
 	while ((now = phase()) == REST || now == FLUSH) {
-		read_all(w, w->own);
+		if (is_storm())
+			empty_context(w, w->own);
+		else
+			read_all(w, w->own);
 		if (first)
 			rest_for_process(w, shared->round);
 		__atomic_store_n(&w->record->rested, shared->round, __ATOMIC_RELEASE);
@@ -114,6 +182,8 @@ static void rest(struct worker *w)
 		if (shared->contexts[i].owner == process_number)
 			drain(w, i);
 	}
+	if (first && is_storm())
+		check_calm(w);
 	if (first)
 		count_own_waiters(w);
 	__atomic_store_n(&w->record->drained, shared->round, __ATOMIC_RELEASE);
@@ -128,7 +198,7 @@ static void *work(void *arg)
 	w->record->tid = gettid();
 	while (phase() != STOP) {
 		while (phase() == RUN && !w->record->broken)
-			w->victim ? step_of_victim(w) : step(w);
+			w->victim ? step_of_victim(w) : is_storm() ? step_of_storm(w) : step(w);
 		if (w->victim || w->record->broken)
 			pause();
 		else
@@ -506,12 +576,16 @@ static long disturb(int memfd, uint64_t end, uint64_t *deaths)
 		struct record *victim = record_of(draw(w) % WORKERS);
 		int process = PROCESSES + draw(w) % VICTIMS;
 
+		if (is_storm()) {
+			pause_a_moment();
+			continue;
+		}
 		if (victim->tid)
 			syscall(SYS_tgkill, victim->pid, victim->tid,
 				one_in(w, 2) ? SIGUSR1 : SIGUSR2);
 		step_notify(w);
 		pause_a_moment();
-		if (shared->exact || !one_in(w, 16) ||
+		if (shared->mode == EXACT || !one_in(w, 16) ||
 		    (pids[process] > 0 && calls_of(process) == calls_before[process]))
 			continue;
 		lost += end_process(process);
@@ -645,29 +719,32 @@ static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 }
 
 /* Returns whether the threads that this test needs have made any calls yet. */
-static bool has_begun(bool exact)
+static bool has_begun(void)
 {
-	if (exact)
+	if (is_storm())
+		return true;
+	if (shared->mode == EXACT)
 		return record_of(0)->notified;
 	return sum_of(WORKERS).calls > sum_of(PROCESSES * THREADS).calls;
 }
 
-static void torture(struct __test_metadata *_metadata, bool exact)
+static void torture(struct __test_metadata *_metadata, enum mode mode)
 {
-	const char *seconds = getenv("MEMWAIT_TORTURE_SECONDS");
-	const char *seed = getenv("MEMWAIT_TORTURE_SEED");
+	const char *seed = getenv("MEMWAIT_TORTURE_SEED"), *seconds;
 	uint64_t end, user_waits, deaths = 0;
 	long size = sysconf(_SC_PAGESIZE);
 	int memfd = memfd_create("words", MFD_CLOEXEC), i, status;
 	bool failed;
 
 	shared = shared_page(sizeof(*shared));
-	shared->exact = exact;
+	shared->mode = mode;
+	seconds = getenv(is_storm() ? "MEMWAIT_LOAD_SECONDS" : "MEMWAIT_TORTURE_SECONDS");
 	shared->phase = DRAIN;
 	shared->round = 1;
 	shared->seed = seed ? strtoull(seed, NULL, 0) : now_ns(CLOCK_REALTIME);
 	TH_LOG("seed %llu", (unsigned long long)shared->seed);
 
+	sched_getaffinity(0, sizeof(cpus), &cpus);
 	wild_memfd = memfd_create("wild", MFD_CLOEXEC);
 	ASSERT_EQ(0, ftruncate(memfd, size) | ftruncate(wild_memfd, size));
 	areas[INHERITED] = shared_page(size);
@@ -691,7 +768,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	end = now_ns(CLOCK_MONOTONIC) + (seconds ? atoi(seconds) : 5) * NSEC_PER_SEC;
 	do {
 		one_round(memfd, &deaths, user_waits);
-	} while ((now_ns(CLOCK_MONOTONIC) < end || !has_begun(exact)) && !somebody_is_broken());
+	} while ((now_ns(CLOCK_MONOTONIC) < end || !has_begun()) && !somebody_is_broken());
 
 	set_phase(STOP);
 	failed = somebody_is_broken();
@@ -708,6 +785,10 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	}
 	end_victims();
 	totals(_metadata, deaths);
+	if (is_storm()) {
+		EXPECT_LT(0, sum_of(WORKERS).read_oks);
+		EXPECT_LT(0, sum_of(WORKERS).cancelled);
+	}
 	close(self_worker.fd);
 }
 
@@ -725,12 +806,22 @@ FIXTURE_TEARDOWN(torture)
 
 TEST_F_TIMEOUT(torture, R5_every_notify_is_one_ok, 86400)
 {
-	torture(_metadata, true);
+	torture(_metadata, EXACT);
 }
 
 TEST_F_TIMEOUT(torture, R25_close_and_death_pass_notifies_on, 86400)
 {
-	torture(_metadata, false);
+	torture(_metadata, DEATHS);
+}
+
+TEST_F_TIMEOUT(torture, R5_storms_of_notifies_on_private_words, 86400)
+{
+	torture(_metadata, PRIVATE_STORM);
+}
+
+TEST_F_TIMEOUT(torture, R19_storms_of_notifies_on_shared_words, 86400)
+{
+	torture(_metadata, SHARED_STORM);
 }
 
 TEST_HARNESS_MAIN

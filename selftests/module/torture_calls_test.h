@@ -130,11 +130,7 @@ static void step_notify_many(struct worker *w)
 		do {
 			words[i] = random_word(w);
 		} while (HAS_KIND(words[i], WILD));
-		notifies[i] = (struct memwait_notify) {
-			.addr = (uintptr_t)address(w, words[i]),
-			.count = change(w, words[i], &to[i]),
-			.flags = random_flags(w, words[i]),
-		};
+		notifies[i] = random_notify(w, words[i], change(w, words[i], &to[i]));
 	}
 	call = begin(w, "notify many", 0, count, 0);
 	/* A signal may end the call, but only after the first notify. */
@@ -155,11 +151,7 @@ static void step_notify_wait(struct worker *w)
 	uint64_t to, count = change(w, word, &to);
 	uint8_t waited = random_word(w);
 	struct memwait_notify_wait arg = {
-		.notify = {
-			.addr = (uintptr_t)address(w, word),
-			.count = count,
-			.flags = random_flags(w, word),
-		},
+		.notify = random_notify(w, word, count),
 		.wait = random_wait(w, waited),
 	};
 	struct call *call = begin(w, "notify wait", 0, word, waited);
@@ -279,7 +271,8 @@ static int take_context(struct worker *w)
 	struct context *context = &shared->contexts[number];
 
 	/* A child must not use contexts that threads share. */
-	if (w->child || __atomic_load_n(&context->owner, __ATOMIC_ACQUIRE) != process_number)
+	if (w->child || is_storm() ||
+	    __atomic_load_n(&context->owner, __ATOMIC_ACQUIRE) != process_number)
 		number = w->own;
 	return take_part_of_context(number) ? (int)number : -1;
 }
@@ -305,6 +298,11 @@ static void let_go(struct worker *w, struct slot *slot, uint32_t from, uint32_t 
 		broken(w, "a wait's state", slot->state, from);
 }
 
+static struct slot *slot_of(const struct memwait_async *entry)
+{
+	return &shared->contexts[entry->user_data >> 32].slots[entry->user_data >> 16 & 0xffff];
+}
+
 static uint64_t user_data(int number, uint32_t slot)
 {
 	return (uint64_t)number << 32 | slot << 16 |
@@ -318,13 +316,15 @@ static uint64_t user_data(int number, uint32_t slot)
 static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 		    struct memwait_wait *waits, uint8_t ordered)
 {
-	uint32_t i = draw(w) % SLOTS;
-	struct slot *slot = &shared->contexts[number].slots[i];
+	uint32_t i = draw(w) % SLOTS, tries = is_storm() ? SLOTS : 1, j;
 	uint64_t deadline = one_in(w, 2) ? MEMWAIT_FOREVER : soon_of(w);
-	uint32_t j;
+	struct slot *slots = shared->contexts[number].slots, *slot;
 
-	if (!become(slot, FREE, ARMING))
-		return false;
+	for (; !become(&slots[i], FREE, ARMING); i = (i + 1) % SLOTS) {
+		if (!--tries)
+			return false;
+	}
+	slot = &slots[i];
 	slot->generation++;
 	slot->id = 0;
 	slot->ticket = 0;
@@ -362,14 +362,36 @@ static void unlock_order(struct order *order)
 	__atomic_store_n(&order->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* Arms waits on any words, or on one ordered word. */
+static void cancel_slot(struct worker *w, int number, struct slot *slot)
+{
+	struct call *call;
+
+	if (!become(slot, PENDING, CANCELLING))
+		return;
+	call = begin(w, "cancel", number, slot - shared->contexts[number].slots, slot->id);
+	call->result = mw_cancel(fds[number], slot->id);
+	if (call->result == -ENOENT) {
+		let_go(w, slot, CANCELLING, PENDING);
+	} else if (call->result) {
+		broken(w, "cancel", call->result, slot->id);
+	} else {
+		w->record->cancelled++;
+		if (!become(slot, CANCELLING, FREE))
+			broken(w, "cancelled and completed", slot->id, 0);
+	}
+}
+
+/*
+ * Arms waits on any words, or on one ordered word. In a storm every wait becomes pending, and half
+ * of the waits are then cancelled, the newest first.
+ */
 static void step_arm(struct worker *w)
 {
-	bool may_lock = !w->victim && !w->child;
+	bool may_lock = !w->victim && !w->child && !is_storm();
 	uint8_t ordered = may_lock && one_in(w, 3) ? draw(w) % OWN * KINDS + ORDERED : 0;
-	uint32_t most = 1 + draw(w) % BATCH, n = 0, i, j;
-	struct memwait_wait waits[BATCH][ASYNC_WORDS];
-	struct memwait_async entries[BATCH];
+	uint32_t most = is_storm() ? STORM_BATCH : 1 + draw(w) % BATCH, n = 0, i, j;
+	struct memwait_wait waits[STORM_BATCH][ASYNC_WORDS];
+	struct memwait_async entries[STORM_BATCH];
 	int number = take_context(w), done;
 	struct call *call;
 
@@ -390,8 +412,7 @@ static void step_arm(struct worker *w)
 	 */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
-		struct slot *slot =
-			&shared->contexts[number].slots[entries[i].user_data >> 16 & 0xffff];
+		struct slot *slot = slot_of(&entries[i]);
 		int result = entries[i].result;
 		bool wild = false;
 
@@ -401,10 +422,14 @@ static void step_arm(struct worker *w)
 		    (int)i > done || (done && result == UNTOUCHED) ? result != UNTOUCHED :
 		    (!wild || result != -EFAULT) && (!done || result != -EINTR))
 			broken(w, "arm", result, i);
+		if (is_storm() && result != MEMWAIT_PENDING)
+			broken(w, "arm in a storm", result, i);
 		if (result == MEMWAIT_TIMED_OUT)
 			check_time_out(w, slot->deadline);
 		if (result == MEMWAIT_PENDING) {
 			slot->id = entries[i].id;
+			if (!slot->id)
+				broken(w, "a pending wait has no id", number, i);
 			w->record->armed++;
 			let_go(w, slot, ARMING, PENDING);
 		} else if (!become(slot, ARMING, FREE)) {
@@ -413,26 +438,11 @@ static void step_arm(struct worker *w)
 	}
 	if (call->result < 0 && (call->result != -EFAULT || !n))
 		broken(w, "arm", call->result, n);
-	put_context(number);
-}
-
-static void cancel_slot(struct worker *w, int number, struct slot *slot)
-{
-	struct call *call;
-
-	if (!become(slot, PENDING, CANCELLING))
-		return;
-	call = begin(w, "cancel", number, slot - shared->contexts[number].slots, slot->id);
-	call->result = mw_cancel(fds[number], slot->id);
-	if (call->result == -ENOENT) {
-		let_go(w, slot, CANCELLING, PENDING);
-	} else if (call->result) {
-		broken(w, "cancel", call->result, slot->id);
-	} else {
-		w->record->cancelled++;
-		if (!become(slot, CANCELLING, FREE))
-			broken(w, "cancelled and completed", slot->id, 0);
+	for (i = n; is_storm() && i--;) {
+		if (one_in(w, 2))
+			cancel_slot(w, number, slot_of(&entries[i]));
 	}
+	put_context(number);
 }
 
 static void step_cancel(struct worker *w)
@@ -498,7 +508,7 @@ static void completed(struct worker *w, const struct memwait_completion *done)
 /* Returns the number of completions read, or a negative errno. */
 static int read_context(struct worker *w, int number, uint32_t most)
 {
-	struct memwait_completion done[BATCH];
+	struct memwait_completion done[STORM_BATCH];
 	struct call *call = begin(w, "read", number, most, 0);
 	int i;
 
@@ -507,7 +517,8 @@ static int read_context(struct worker *w, int number, uint32_t most)
 	for (i = 0; i < call->result; i++)
 		completed(w, &done[i]);
 	__atomic_store_n(&w->record->reading, 0, __ATOMIC_RELEASE);
-	if (call->result < 0 && call->result != -EAGAIN && call->result != -EINTR)
+	if (call->result < 0 && call->result != -EAGAIN &&
+	    (call->result != -EINTR || is_storm()))
 		broken(w, "read", call->result, number);
 	return call->result;
 }
@@ -568,7 +579,7 @@ static void read_all(struct worker *w, int number)
 	int ret;
 
 	do {
-		ret = read_context(w, number, BATCH);
+		ret = read_context(w, number, is_storm() ? STORM_BATCH : BATCH);
 	} while (ret > 0 || ret == -EINTR);
 }
 
@@ -623,7 +634,7 @@ static void step_close(struct worker *w)
 
 	if ((number >= OWN_CONTEXTS && number != w->own) || !take_all_of_context(number))
 		return;
-	if (shared->exact)
+	if (shared->mode == EXACT)
 		empty_context(w, number);
 	call = begin(w, "close", number, 0, 0);
 	for (i = 0; i < SLOTS; i++)

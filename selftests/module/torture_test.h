@@ -14,6 +14,7 @@
 #define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
 #define SLOTS		64		/* number of waits of a context */
 #define BATCH		8
+#define STORM_BATCH	32
 #define MOST_WORDS	12		/* maximum number of words of a thread's group */
 #define ASYNC_WORDS	4		/* words of an async group */
 #define RECENT		12		/* number of recorded calls of a thread */
@@ -22,6 +23,8 @@
 #define NOBODY		-1
 #define SETTLED		64		/* number of recorded changes of a STRICT word */
 #define PASS_ON		1024		/* from this offset on there is one word for each thread */
+#define STORM_AT	2048		/* offset of the words of a storm */
+#define STORM_WORDS	64		/* their numbers begin with WORDS */
 #define FORKED		255		/* a forked child, in place of a process number */
 
 /*
@@ -113,9 +116,19 @@ struct record {
 
 enum phase { RUN, REST, FLUSH, DRAIN, STOP };
 
+/*
+ * EXACT: contexts are emptied before they are closed, and no process dies.
+ *
+ * DEATHS: contexts are closed with pending waits, and processes die.
+ *
+ * The storms: on private or shared words, half of the threads only notify, and the other half only
+ * arm, cancel and read. No signal is sent.
+ */
+enum mode { EXACT, DEATHS, PRIVATE_STORM, SHARED_STORM };
+
 struct shared {
 	uint32_t phase, round;
-	bool exact;
+	enum mode mode;
 	uint64_t seed;
 	struct order orders[OWN * KINDS];
 	struct settled settled[PROCESSES + VICTIMS][PLACES][SETTLED];	/* [0] for shared words */
@@ -159,6 +172,11 @@ static uint32_t phase(void)
 	return __atomic_load_n(&shared->phase, __ATOMIC_ACQUIRE);
 }
 
+static bool is_storm(void)
+{
+	return shared->mode >= PRIVATE_STORM;
+}
+
 static void broken(struct worker *w, const char *why, int64_t a, int64_t b)
 {
 	if (w->record->broken)
@@ -179,12 +197,17 @@ static struct call *begin(struct worker *w, const char *what, uint32_t context, 
 
 static uint32_t random_word(struct worker *w)
 {
+	if (is_storm())
+		return WORDS + draw(w) % STORM_WORDS;
 	return draw(w) % (w->no_own_words ? OWN * KINDS : WORDS);
 }
 
 /* Returns an address of the word. A word in the memfd has two addresses. */
 static char *address(struct worker *w, uint32_t word)
 {
+	if (word >= WORDS)
+		return areas[shared->mode == SHARED_STORM ? INHERITED : OWN] + STORM_AT +
+		       (word - WORDS) * sizeof(uint32_t);
 	if (HAS_KIND(word, WILD))
 		return wild_areas[PLACE(word)];
 	return areas[PLACE(word) == MEMFD && one_in(w, 2) ? PLACES : PLACE(word)] + OFFSET(word);
@@ -192,12 +215,16 @@ static char *address(struct worker *w, uint32_t word)
 
 static uint32_t random_flags(struct worker *w, uint32_t word)
 {
+	if (is_storm())
+		return U32;
 	return draw(w) % 4 | (PLACE(word) == OWN && one_in(w, 2) ? MEMWAIT_PRIVATE : 0);
 }
 
 /* Returns the word's value, which may be stale. A WILD word must not be read. */
 static uint64_t value(struct worker *w, uint32_t word)
 {
+	if (is_storm())
+		return 0;
 	if (one_in(w, 32))
 		return 0x5555555555555555;
 	return HAS_KIND(word, WILD) ? 0 :
@@ -206,7 +233,7 @@ static uint64_t value(struct worker *w, uint32_t word)
 
 static uint64_t soon_of(struct worker *w)
 {
-	return now_ns(CLOCK_MONOTONIC) + draw(w) % (2 * NSEC_PER_MSEC);
+	return is_storm() ? in_ms(HOUR) : now_ns(CLOCK_MONOTONIC) + draw(w) % (2 * NSEC_PER_MSEC);
 }
 
 /* The first thread of a process never waits forever, because it wakes the other threads. */
@@ -312,6 +339,15 @@ static struct memwait_wait random_wait(struct worker *w, uint32_t word)
 		.addr = (uintptr_t)address(w, word),
 		.expected = value(w, word),
 		.deadline = random_deadline(w),
+		.flags = random_flags(w, word),
+	};
+}
+
+static struct memwait_notify random_notify(struct worker *w, uint32_t word, uint32_t count)
+{
+	return (struct memwait_notify) {
+		.addr = (uintptr_t)address(w, word),
+		.count = count,
 		.flags = random_flags(w, word),
 	};
 }
