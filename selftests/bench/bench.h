@@ -15,6 +15,7 @@
 #include "../memwait_test.h"
 
 #define MOST_CONTENDERS	8
+#define MOST_FIGURES	8	/* of one contender */
 #define MOST_ROUNDS	99
 
 /* A contender that cannot return a figure returns one of these results. */
@@ -32,14 +33,25 @@ struct contender {
 	const void *how;
 };
 
-/*
- * A second figure of @run for the same round: printed as a separate contender, whose name consists
- * of the name of the contender and this name. NULL: none.
- */
-static struct {
-	const char *name, *unit;
-	double figure;
-} bench_aside;
+/* A figure of a contender: the result of @run, or a figure that @run has added in each round. */
+struct bench_figure {
+	const char *name;	/* printed after the name of the contender; NULL: none */
+	const char *unit;	/* NULL: there is no such figure */
+	double rounds[MOST_ROUNDS + 1];
+};
+
+static struct bench_figure bench_figures[MOST_CONTENDERS][MOST_FIGURES];
+static struct bench_figure *bench_next;
+static int bench_round;
+
+/* Called by @run: adds a figure for the same round, which is printed as a separate contender. */
+static inline void bench_add(const char *name, const char *unit, double figure)
+{
+	bench_next->name = name;
+	bench_next->unit = unit;
+	bench_next->rounds[bench_round] = figure;
+	bench_next++;
+}
 
 /* Returns whether figures are measured. Otherwise only counts are checked. */
 static inline bool bench_measures(void)
@@ -108,6 +120,7 @@ FIXTURE_VARIANT(bench)
 	long times;		/* number of operations in a measured round */
 	long check;		/* number of operations in a round that only checks counts */
 	struct contender contenders[MOST_CONTENDERS];
+	const char *figure;	/* the name of the first figure; NULL: none */
 };
 
 FIXTURE_SETUP(bench)
@@ -123,49 +136,42 @@ FIXTURE_TEARDOWN(bench)
 {
 }
 
-static inline void bench_print(const char *name, const char *aside, const char *unit,
-			       const double *figures, int n)
+static inline void bench_print(const char *name, const struct bench_figure *figure, int n)
 {
 	int i;
 
-	if (!n || figures[0] == BENCH_ABSENT)
+	if (!n || figure->rounds[1] == BENCH_ABSENT)
 		return;
-	printf("# bench\t%s%s%s\t%s", name, aside ? " " : "", aside ? aside : "", unit);
-	for (i = 0; i < n; i++)
-		printf("\t%.4g", figures[i]);
+	printf("# bench\t%s%s%s\t%s", name, figure->name ? " " : "", figure->name ?: "",
+	       figure->unit);
+	for (i = 1; i <= n; i++)
+		printf("\t%.4g", figure->rounds[i]);
 	printf("\n");
 }
 
 /* Each work of a bench program is a variant of this test. */
 TEST_F_TIMEOUT(bench, counts_right, 3600)
 {
-	static double figures[MOST_CONTENDERS][MOST_ROUNDS + 1];
-	static double asides[MOST_CONTENDERS][MOST_ROUNDS + 1];
-	const char *aside[MOST_CONTENDERS] = { NULL }, *aside_unit = NULL;
 	const struct contender *contender;
 	long times = self->rounds ? variant->times : variant->check;
-	int round, i;
+	double result;
+	int i, j;
 
-	for (round = 0; round <= self->rounds; round++) {
+	for (bench_round = 0; bench_round <= self->rounds; bench_round++) {
 		for (i = 0; i < MOST_CONTENDERS && variant->contenders[i].name; i++) {
 			contender = &variant->contenders[i];
-			bench_aside.name = NULL;
-			figures[i][round] = contender->run(contender, times);
-			ASSERT_NE(BENCH_FAILED, figures[i][round]) {
-				TH_LOG("%s failed in round %d", contender->name, round);
+			bench_next = &bench_figures[i][1];
+			result = contender->run(contender, times);
+			ASSERT_NE(BENCH_FAILED, result) {
+				TH_LOG("%s failed in round %d", contender->name, bench_round);
 			}
-			if (bench_aside.name) {
-				aside[i] = bench_aside.name;
-				aside_unit = bench_aside.unit;
-				asides[i][round] = bench_aside.figure;
-			}
+			bench_next = &bench_figures[i][0];
+			bench_add(variant->figure, variant->unit, result);
 		}
 	}
 	for (i = 0; i < MOST_CONTENDERS && variant->contenders[i].name; i++) {
-		contender = &variant->contenders[i];
-		bench_print(contender->name, NULL, variant->unit, figures[i] + 1, self->rounds);
-		if (aside[i])
-			bench_print(contender->name, aside[i], aside_unit, asides[i] + 1,
+		for (j = 0; j < MOST_FIGURES && bench_figures[i][j].unit; j++)
+			bench_print(variant->contenders[i].name, &bench_figures[i][j],
 				    self->rounds);
 	}
 	fflush(stdout);

@@ -224,11 +224,8 @@ static double run_round(const struct contender *contender, long times, bool free
 	for (i = 0; i < plan->members; i++)
 		counted += work->members[i].count;
 	err |= work->left || counted != total;
-	if (free) {
-		bench_aside.name = "spread";
-		bench_aside.unit = "ratio";
-		bench_aside.figure = spread(work);
-	}
+	if (free)
+		bench_add("spread", "ratio", spread(work));
 	if (is_shared(plan))
 		munmap(work, sizeof(*work));
 	return err ? BENCH_FAILED : (double)ns / (double)total;

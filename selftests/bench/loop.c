@@ -639,9 +639,7 @@ static double run_loop(struct loop *loop, long times)
 		loop->turns++;
 	} while (right && loop->seen < times);
 	result = bench_ns_each(start, times);
-	bench_aside.name = "turns";
-	bench_aside.unit = "";
-	bench_aside.figure = (double)loop->turns / (double)times;
+	bench_add("turns", "", (double)loop->turns / (double)times);
 
 	pthread_barrier_wait(&loop->shared->over);
 	for (i = 0; i < NOTIFIERS; i++)
