@@ -579,7 +579,7 @@ acceleration()
 make_tests()
 {
 	local dir=/cache/tests/${1##*/} folder name
-	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1/userlib/memwait"
+	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1"/userlib/{memwait,examples}
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
 	for folder in module hostile userlib bench fuzz; do
@@ -590,6 +590,7 @@ make_tests()
 	done
 	cp "$top"/userlib/*.h "$4"/*.a "$1/userlib/"
 	cp "$top"/userlib/memwait/*.h "$1/userlib/memwait/"
+	cp "$top/userlib/examples/ring.c" "$1/userlib/examples/"
 	in_root "$2" make -s -k -j"$(nproc)" -C "$dir/selftests" KSELFTEST="/cache/${3##*/}/tools/testing/selftests" \
 		OUTPUT="$dir/selftests" CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="${*:5}" \
 		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
@@ -669,7 +670,11 @@ need_test_parts()
 		case $folder in
 		module | hostile) files+=("$top"/selftests/{module,hostile}/*.h) ;;
 		userlib) files+=("$top"/selftests/userlib/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
-		bench) files+=("$top"/selftests/bench/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
+		bench)
+			# One of the programs includes an example.
+			files+=("$top"/selftests/bench/*.h "$top"/userlib/{,memwait/}*.[ch])
+			files+=("$top/userlib/examples/ring.c")
+			;;
 		fuzz) files+=("$top"/selftests/fuzz/*.h) ;;
 		esac
 		inputs_of[$folder $cc]=$(echo "$harness $root $cc" |
