@@ -10,17 +10,22 @@
  *	bit 55		OWED: a waiter for a change, or for the lock, could not be woken
  *	bits 56 to 63	the stamp: low bits of the position at which a waiter armed last
  *
+ * A position is the number of a lap, and the index of a slot in the lower bits. A lap has as many
+ * positions as the next power of two, but the indices end at the capacity, where the next lap
+ * begins. Therefore neither a slot nor a length needs a division, and positions wrap with their 31
+ * bits.
+ *
  * Invariants:
- *	A position is below the number of positions. Only the holder of that side's lock advances
- *	it, by one.
- *	head is at most the capacity ahead of tail, and never behind it.
+ *	The index of a position is below the capacity. Only the holder of that side's lock advances
+ *	the position, to the next index or the next lap.
+ *	head is at most one lap ahead of tail, and never behind it.
  *	ARMED => at least one waiter is counted.
  *	CLOSED is never cleared. It is set at head before it is set at tail.
  *
  * A sender locks its side, writes the item at head and advances head. A receiver locks its side,
- * reads the item at tail and advances tail. Positions wrap at a large multiple of twice the
- * capacity. This distinguishes a full ring from an empty ring, and a waiter that is delayed between
- * (1) and (3) below does not mistake a later position for the position that it saw.
+ * reads the item at tail and advances tail. In a full ring head is one lap ahead of tail; in an
+ * empty ring they are equal. Positions wrap after at least 2^30 items, so that a waiter that is
+ * delayed between (1) and (3) below does not mistake a later position for the position that it saw.
  *
  * Death. Advancing a position is one atomic operation, in which the transfer happens. Therefore the
  * lock of a dead process can be taken over without any repair. The item that the process was
@@ -110,7 +115,7 @@ struct memwait_channel {
 	uint32_t capacity;
 	uint64_t slot_size;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
-	uint32_t positions;		/* how many there are, at most MOST_POSITIONS */
+	uint32_t mask;			/* of the index within a position */
 	uint32_t layout;		/* LAYOUT; at this offset in all versions */
 	uint32_t unused;
 	uint64_t spare;			/* 0 */
@@ -140,9 +145,8 @@ _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache l
 #define STAMP_PLACE	56
 #define STAMP		(((1ULL << STAMP_BITS) - 1) << STAMP_PLACE)
 
-/* A position and CLOSED fit in 32 bits. */
-#define MOST_POSITIONS	(1U << 31)
-#define MOST_SLOTS	(MOST_POSITIONS / 2)
+/* A position has 31 bits, of which at least one is the number of the lap. */
+#define MOST_SLOTS	(1U << 30)
 
 static uint64_t slot_size(size_t item_size)
 {
@@ -168,9 +172,13 @@ static bool fits(size_t memory, size_t item_size, size_t capacity)
 	return size && size <= memory;
 }
 
-static uint32_t positions_for(uint32_t capacity)
+static uint32_t mask_for(uint32_t capacity)
 {
-	return MOST_POSITIONS / (2 * capacity) * 2 * capacity;
+	uint32_t lap = 1;
+
+	while (lap < capacity)
+		lap *= 2;
+	return lap - 1;
 }
 
 int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int flags,
@@ -183,7 +191,7 @@ int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int
 	channel->item_size = (uint32_t)item_size;
 	channel->capacity = (uint32_t)capacity;
 	channel->slot_size = slot_size(item_size);
-	channel->positions = positions_for((uint32_t)capacity);
+	channel->mask = mask_for((uint32_t)capacity);
 	channel->flags = flags;
 	channel->senders.users.flags = flags;
 	channel->receivers.users.flags = flags;
@@ -203,7 +211,7 @@ int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size
 	if ((uintptr_t)channel % 8 || memory < sizeof(*channel) || !channel_is_valid(channel) ||
 	    !item_size || !capacity || !fits(memory, channel->item_size, channel->capacity) ||
 	    channel->slot_size != slot_size(channel->item_size) ||
-	    channel->positions != positions_for(channel->capacity))
+	    channel->mask != mask_for(channel->capacity))
 		return EINVAL;
 	*item_size = channel->item_size;
 	*capacity = channel->capacity;
@@ -387,7 +395,7 @@ static inline int need_device(struct memwait_channel *channel)
 
 static uint32_t position_of(uint64_t event)
 {
-	return (uint32_t)(event / POSITION & (LOWER_HALF / POSITION));
+	return (uint32_t)event / (uint32_t)POSITION;
 }
 
 static uint64_t stamp_of(uint64_t event)
@@ -395,30 +403,42 @@ static uint64_t stamp_of(uint64_t event)
 	return (uint64_t)position_of(event) << STAMP_PLACE;
 }
 
-/* The lower half of an event word with the next position. CLOSED is not changed. */
-static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
+static uint32_t index_of(const struct memwait_channel *channel, uint64_t event)
 {
-	uint32_t next = position_of(event) + 1;
+	return position_of(event) & channel->mask;
+}
 
-	return (next == channel->positions ? 0 : next) * (uint32_t)POSITION |
-	       (uint32_t)(event & CLOSED);
+/* An event word with the next position, and otherwise unchanged. */
+static uint64_t moved_on(const struct memwait_channel *channel, uint64_t event)
+{
+	uint32_t next = (uint32_t)event + (uint32_t)POSITION;
+
+	if (index_of(channel, next) == channel->capacity)
+		next += (channel->mask + 1 - channel->capacity) * (uint32_t)POSITION;
+	return (event & ~LOWER_HALF) | next;
 }
 
 /* Checks an event word that was loaded. */
 static inline void channel_check(const struct memwait_channel *channel, uint64_t event)
 {
 	MEMWAIT_INVARIANT(!(event & ARMED) || event & WAITERS);
-	MEMWAIT_INVARIANT(position_of(event) < channel->positions);
+	MEMWAIT_INVARIANT(index_of(channel, event) < channel->capacity);
 }
 
-static unsigned char *item_at(struct memwait_channel *channel, uint32_t position)
+static unsigned char *item_at(struct memwait_channel *channel, uint64_t event)
 {
-	return channel->slots + position % channel->capacity * channel->slot_size;
+	return channel->slots + index_of(channel, event) * channel->slot_size;
 }
 
-static uint32_t length_between(const struct memwait_channel *channel, uint32_t head, uint32_t tail)
+/* How many positions head is ahead of tail: @filled and @freed are the event words with them. */
+static uint32_t distance(uint64_t filled, uint64_t freed)
 {
-	return head >= tail ? head - tail : head + channel->positions - tail;
+	return position_of((filled | CLOSED) - (freed | CLOSED));
+}
+
+static bool is_full(const struct memwait_channel *channel, uint64_t filled, uint64_t freed)
+{
+	return distance(filled, freed) > channel->mask;
 }
 
 /*
@@ -429,17 +449,15 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts, and the lock protects the position */
 	uint64_t was = atomic_load_explicit(&side->event, memory_order_relaxed), now;
-	uint32_t next;
 	int woken;
 
 	do {
 		channel_check(channel, was);
-		next = moved_on(channel, was);
-		now = (was & ~LOWER_HALF) | next;
+		now = moved_on(channel, was);
 		if (was & ARMED) {
 			/* If CLOSED is set in between, it remains set. */
 			woken = memwait_change(event_word(side), MEMWAIT_CHANGE_ADD,
-					       next - (uint32_t)was, 1, channel->flags, NULL);
+					       (uint32_t)(now - was), 1, channel->flags, NULL);
 			if (woken < 0)
 				return -woken;
 			if ((woken && (was & WAITERS) != WAITER) ||
@@ -506,24 +524,22 @@ static int put(struct memwait_channel *channel, const void *item)
 	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
 	/* acquire: the item that was there has been read */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
-	uint32_t head = position_of(filled);
-	uint32_t length = length_between(channel, head, position_of(freed));
 	int ret;
 
 	channel_check(channel, freed);
-	MEMWAIT_INVARIANT(length <= channel->capacity);
+	MEMWAIT_INVARIANT(distance(filled, freed) <= channel->mask + 1);
 	if (filled & CLOSED) {
 		finish_closing(channel, freed);
 		return EPIPE;
 	}
-	if (length == channel->capacity)
+	if (is_full(channel, filled, freed))
 		return EAGAIN;
 	/* ThreadSanitizer sees memcpy(). */
 	memwait_tsan_acquire(&channel->receivers);
-	memcpy(item_at(channel, head), item, channel->item_size);
+	memcpy(item_at(channel, filled), item, channel->item_size);
 	memwait_tsan_release(&channel->senders);
 	ret = move_on(channel, &channel->senders);
-	if (!ret && length + 1 < channel->capacity)
+	if (!ret && !is_full(channel, moved_on(channel, filled), freed))
 		notify_next(channel, &channel->receivers);
 	return ret;
 }
@@ -560,37 +576,36 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
 	/* acquire: the item has been written */
 	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
-	uint32_t tail = position_of(freed);
-	uint32_t length = length_between(channel, position_of(filled), tail);
+	bool is_empty = !distance(filled, freed);
 	int ret;
 
 	channel_check(channel, filled);
-	MEMWAIT_INVARIANT(length <= channel->capacity);
+	MEMWAIT_INVARIANT(distance(filled, freed) <= channel->mask + 1);
 	/*
 	 * Without @wait the call continues and is not a user: no other thread may find out that
 	 * this thread has held the lock.
 	 */
-	if (!length && !wait)
+	if (is_empty && !wait)
 		return EAGAIN;
 	if (filled & CLOSED)
 		finish_closing(channel, freed);
-	if (!length && !(filled & CLOSED))
+	if (is_empty && !(filled & CLOSED))
 		return EAGAIN;
-	if (!length) {
+	if (is_empty) {
 		ret = await_senders(wait);
 		if (ret)
 			return ret;
 		/* acquire: as at the beginning */
 		filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
-		length = length_between(channel, position_of(filled), tail);
+		is_empty = !distance(filled, freed);
 	}
 	memwait_tsan_acquire(&channel->senders);
-	if (!length)
+	if (is_empty)
 		return EPIPE;
-	memcpy(item, item_at(channel, tail), channel->item_size);
+	memcpy(item, item_at(channel, freed), channel->item_size);
 	memwait_tsan_release(&channel->receivers);
 	ret = move_on(channel, &channel->receivers);
-	if (!ret && length > 1)
+	if (!ret && distance(filled, moved_on(channel, freed)))
 		notify_next(channel, &channel->senders);
 	return ret;
 }
@@ -919,7 +934,7 @@ int memwait_channel_close(memwait_channel_t *channel)
 size_t memwait_channel_length(const memwait_channel_t *channel)
 {
 	uint64_t filled, freed;
-	uint32_t length;
+	uint32_t head, tail;
 
 	if (!channel_is_valid(channel))
 		return 0;
@@ -927,7 +942,10 @@ size_t memwait_channel_length(const memwait_channel_t *channel)
 	freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
 	/* relaxed: the result may be stale anyway */
 	filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
-	length = length_between(channel, position_of(filled), position_of(freed));
 	/* Other threads may have transferred items between the two loads. */
-	return length < channel->capacity ? length : channel->capacity;
+	if (is_full(channel, filled, freed))
+		return channel->capacity;
+	head = index_of(channel, filled);
+	tail = index_of(channel, freed);
+	return head >= tail ? head - tail : head + channel->capacity - tail;
 }

@@ -255,7 +255,7 @@ static const struct function {
 };
 
 /* Words of a channel; see words_of_channels in layout.c. */
-enum { ITEM_SIZE, CAPACITY, SLOT_SIZE, FLAGS = 4, POSITIONS, LAYOUT, RESERVED = 8 };
+enum { ITEM_SIZE, CAPACITY, SLOT_SIZE, FLAGS = 4, MASK, LAYOUT, RESERVED = 8 };
 
 /* Each call returns @result and does nothing. */
 static void check_refused(struct __test_metadata *_metadata, const struct arguments *with,
@@ -351,7 +351,7 @@ USERLIB_TEST(R2_an_item_of_another_size_is_not_transferred)
  */
 USERLIB_TEST(R2_only_a_complete_channel_can_be_attached)
 {
-	static const int wrong[] = { ITEM_SIZE, CAPACITY, SLOT_SIZE, SLOT_SIZE + 1, POSITIONS };
+	static const int wrong[] = { ITEM_SIZE, CAPACITY, SLOT_SIZE, SLOT_SIZE + 1, MASK };
 	const size_t size = memwait_channel_size(24, 5);
 	memwait_channel_t *channel = self->shared;
 	size_t item_size = 1, capacity = 2, i;

@@ -209,13 +209,13 @@ USERLIB_TEST(words_of_channels)
 	ASSERT_EQ(sizeof(*words), memwait_channel_size(sizeof(item), 3));
 	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(*words), MEMWAIT_PRIVATE, sizeof(item),
 					  3));
-	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 2147483646, [6] = 1,
+	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 3, [6] = 1,
 		     [24] = 0x80, [40] = 0x80);
 	ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
-	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 2147483646, [6] = 1,
+	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 3, [6] = 1,
 		     [18] = 2, [24] = 0x80, [40] = 0x80, [48] = 77);
 	ASSERT_EQ(0, memwait_channel_close(channel));
-	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 2147483646, [6] = 1,
+	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 3, [6] = 1,
 		     [18] = 3, [24] = 0x80, [34] = 1, [40] = 0x80, [48] = 77);
 }
 
