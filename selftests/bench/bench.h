@@ -42,6 +42,7 @@ struct bench_figure {
 
 static struct bench_figure bench_figures[MOST_CONTENDERS][MOST_FIGURES];
 static struct bench_figure *bench_next;
+static const char *bench_result;	/* set by @run: the name of its result; NULL: none */
 static int bench_round;
 
 /* Called by @run: adds a figure for the same round, which is printed as a separate contender. */
@@ -120,7 +121,6 @@ FIXTURE_VARIANT(bench)
 	long times;		/* number of operations in a measured round */
 	long check;		/* number of operations in a round that only checks counts */
 	struct contender contenders[MOST_CONTENDERS];
-	const char *figure;	/* the name of the first figure; NULL: none */
 };
 
 FIXTURE_SETUP(bench)
@@ -166,7 +166,7 @@ TEST_F_TIMEOUT(bench, counts_right, 3600)
 				TH_LOG("%s failed in round %d", contender->name, bench_round);
 			}
 			bench_next = &bench_figures[i][0];
-			bench_add(variant->figure, variant->unit, result);
+			bench_add(bench_result, variant->unit, result);
 		}
 	}
 	for (i = 0; i < MOST_CONTENDERS && variant->contenders[i].name; i++) {

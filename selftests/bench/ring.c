@@ -398,6 +398,7 @@ static double run_ring(const struct contender *contender, long times)
 		return BENCH_FAILED;
 	qsort(shared->latencies, latencies, sizeof(shared->latencies[0]), compare_numbers);
 	p50 = (double)shared->latencies[latencies / 2] / 1000;
+	bench_result = "p50";
 	bench_add("p99", "us", (double)shared->latencies[latencies * 99 / 100] / 1000);
 	bench_add("paced", "%", shared->paced);
 	bench_add("idle", "%", shared->idle);
@@ -417,11 +418,7 @@ static double run_ring(const struct contender *contender, long times)
 }
 
 #define RING(readers)								\
-	.unit = "us",								\
-	.figure = "p50",							\
-	.times = PACED,								\
-	.check = 20,								\
-	.contenders = {								\
+	"us", PACED, 20, {							\
 		{ "memwait threads", run_ring, readers, 0, &by_thread },	\
 		{ "memwait loop", run_ring, readers, 0, &by_loop },		\
 		{ "sched_yield", run_ring, readers, 0, &by_yield },		\
