@@ -359,7 +359,9 @@ static bool run_processes(long times, int counter)
 		ring->seats[i].word = GONE;
 		if (memwait_mutex_init(&ring->seats[i].life, MEMWAIT_MUTEX_ROBUST))
 			return false;
-		eventfds[i] = way->eventfds ? eventfd(0, EFD_CLOEXEC) : -1;
+		eventfds[i] = -1;
+		if (way->eventfds && (i < readers || i == WRITER))
+			eventfds[i] = eventfd(0, EFD_CLOEXEC);
 	}
 	for (i = 0; i <= readers; i++)
 		pids[i] = run_in_child(run_process(i, counter));
@@ -367,8 +369,9 @@ static bool run_processes(long times, int counter)
 		killed = i == readers || (!i && readers > 1 && !way->spares);
 		right &= child_status(pids[i]) == (killed ? 128 + SIGKILL : 0);
 	}
-	for (i = 0; way->eventfds && i < SEATS; i++)
-		close(eventfds[i]);
+	for (i = 0; i < SEATS; i++)
+		if (eventfds[i] >= 0)
+			close(eventfds[i]);
 	return right;
 }
 
