@@ -242,9 +242,15 @@ static bool is_possible(const struct object *object, enum way_to_give_up how)
 	}
 }
 
+/* Awaits @n sleepers on any word. At some objects, destroy also sleeps. */
 static void await_all(const struct first *first, int n)
 {
-	spin_until(sleepers_within(first->memory, OBJECT_SIZE, first->object->kind) == n);
+	const struct object *object = first->object;
+
+	if (!object->way->wakes_destroy)
+		await_sleepers(object->way, first->memory, object->kind, n);
+	else
+		spin_until(sleepers_within(first->memory, OBJECT_SIZE, object->kind) == n);
 }
 
 USERLIB_TEST(L3_a_waiter_that_gives_up_has_the_next_one_woken)
