@@ -4,7 +4,7 @@
  * return the reason. L0: no caller gets past a lock that it does not hold, even if the device was
  * available before.
  */
-#include "userlib_test.h"
+#include "objects_test.h"
 #include "refuse_test.h"
 
 #include <sys/mount.h>
@@ -70,28 +70,56 @@ static int next_number(void)
 	return fd;
 }
 
+/* Memory for each object. */
+static char __attribute__((aligned(64))) memories[ARRAY_SIZE(objects)][OBJECT_SIZE];
+
+static void *memory_of(const struct object *object)
+{
+	return memories[object - objects];
+}
+
+static int result_of_destroy(const struct object *object)
+{
+	/* The group's count is not 0. Only the device knows about waiters for an event. */
+	return object->way == &group_way ? EBUSY : object->way == &event_way ? absent : 0;
+}
+
+/* Functions that might have to wait or wake always fail, even if there is no waiter. */
+static void check_object(struct __test_metadata *_metadata, const struct object *object)
+{
+	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
+	struct timespec later_today = in_time(CLOCK_REALTIME, 3600 * 1000);
+	const struct way *way = object->way;
+	void *memory = memory_of(object);
+
+	EXPECT_EQ(absent, way->make(memory, object->kind));
+	EXPECT_EQ(absent, way->wait(memory));
+	EXPECT_EQ(absent, elsewhere(way->wait, memory));
+	if (way->try)
+		EXPECT_EQ(absent, way->try(memory));
+	EXPECT_EQ(absent, way->wait_timed(memory, &later_today));
+	EXPECT_EQ(absent, way->wait_until(memory, CLOCK_MONOTONIC, &later));
+	/* No thread holds a lock. */
+	EXPECT_EQ(way->give_back ? EPERM : absent, way->give(memory));
+	if (way == &mutex_way)
+		EXPECT_EQ(EINVAL, memwait_mutex_consistent(memory));
+	EXPECT_EQ(result_of_destroy(object), way->destroy(memory));
+}
+
 static void check_all(struct __test_metadata *_metadata)
 {
 	int next = next_number();
-	memwait_mutex_t mutex, zeroed = MEMWAIT_MUTEX_INIT;
+	memwait_mutex_t zeroed = MEMWAIT_MUTEX_INIT;
 	memwait_cond_t cond = MEMWAIT_COND_INIT;
-	memwait_rwlock_t rwlock = MEMWAIT_RWLOCK_INIT;
 	memwait_waitgroup_t group = MEMWAIT_WAITGROUP_INIT;
 	memwait_event_t event = MEMWAIT_EVENT_INIT;
-	memwait_channel_t *channel;
+	const struct object *object;
 	memwait_barrier_t barrier;
-	size_t memory;
 	memwait_loop_t *loop = NULL;
 	memwait_sem_t sem;
 	uint32_t word = 0;
-	uint64_t item = 1;
 	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
 	struct timespec later_today = in_time(CLOCK_REALTIME, 3600 * 1000);
-	const unsigned int kinds[] = {
-		MEMWAIT_MUTEX_NORMAL, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_ERRORCHECK,
-		MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_PRIVATE,
-		MEMWAIT_MUTEX_ROBUST, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE,
-	};
 	uint64_t wide = 0, id;
 	int value, i;
 
@@ -111,20 +139,9 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(0, word);
 	EXPECT_EQ(-absent, memwait_owner(&id));
 
-	/* Functions that might have to wait or wake always fail, even if there is no waiter. */
-	EXPECT_EQ(absent, memwait_mutex_init(&mutex, 0));
-	for (i = 0; i < (int)ARRAY_SIZE(kinds); i++) {
-		EXPECT_EQ(absent, memwait_mutex_init(&mutex, kinds[i]));
-		EXPECT_EQ(absent, memwait_mutex_lock(&mutex));
-		EXPECT_EQ(absent, elsewhere(memwait_mutex_lock, &mutex));
-		EXPECT_EQ(absent, memwait_mutex_trylock(&mutex));
-		EXPECT_EQ(absent, memwait_mutex_timedlock(&mutex, &later_today));
-		EXPECT_EQ(absent, memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &later));
-		/* No thread holds the mutex. */
-		EXPECT_EQ(EPERM, memwait_mutex_unlock(&mutex));
-		EXPECT_EQ(EINVAL, memwait_mutex_consistent(&mutex));
-		EXPECT_EQ(0, memwait_mutex_destroy(&mutex));
-	}
+	for_each_object(object, object->way != &condition_way)
+		check_object(_metadata, object);
+
 	EXPECT_EQ(absent, memwait_mutex_lock(&zeroed));
 	EXPECT_EQ(EPERM, memwait_mutex_unlock(&zeroed));
 
@@ -146,19 +163,6 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(1, value);
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 
-	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(absent, memwait_rwlock_init(&rwlock, i ? MEMWAIT_RWLOCK_ROBUST : 0));
-		EXPECT_EQ(absent, memwait_rwlock_rdlock(&rwlock));
-		EXPECT_EQ(absent, memwait_rwlock_tryrdlock(&rwlock));
-		EXPECT_EQ(absent, memwait_rwlock_timedrdlock(&rwlock, &later_today));
-		EXPECT_EQ(absent, memwait_rwlock_wrlock(&rwlock));
-		EXPECT_EQ(absent, memwait_rwlock_trywrlock(&rwlock));
-		EXPECT_EQ(absent, memwait_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, &later));
-		EXPECT_EQ(absent, memwait_rwlock_timedwrlock(&rwlock, &later_today));
-		EXPECT_EQ(EPERM, memwait_rwlock_unlock(&rwlock));
-		EXPECT_EQ(0, memwait_rwlock_destroy(&rwlock));
-	}
-
 	EXPECT_EQ(absent, memwait_barrier_init(&barrier, 0, 1));
 	EXPECT_EQ(absent, memwait_barrier_wait(&barrier));
 	EXPECT_EQ(absent, memwait_barrier_init(&barrier, 0, 2));
@@ -175,40 +179,19 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(absent, memwait_waitgroup_wait(&group));
 	EXPECT_EQ(absent, memwait_waitgroup_init(&group, 0, 1));
 	EXPECT_EQ(absent, memwait_waitgroup_add(&group, 1));
-	EXPECT_EQ(absent, memwait_waitgroup_wait(&group));
-	EXPECT_EQ(absent, memwait_waitgroup_clockwait(&group, CLOCK_MONOTONIC, &later));
-	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&group));
 	EXPECT_EQ(absent, memwait_waitgroup_done(&group));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&group));
 
 	EXPECT_EQ(absent, memwait_event_set(&event));
 	EXPECT_EQ(0, memwait_event_is_set(&event));
-	EXPECT_EQ(absent, memwait_event_wait(&event));
-	EXPECT_EQ(absent, memwait_event_clockwait(&event, CLOCK_MONOTONIC, &later));
-	EXPECT_EQ(absent, memwait_event_init(&event, 0));
 	EXPECT_EQ(0, memwait_event_clear(&event));
-	/* Only the device knows about waiters in processes that can use it. */
-	EXPECT_EQ(absent, memwait_event_destroy(&event));
 
-	memory = (memwait_channel_size(8, 1) + 63) / 64 * 64;
-	channel = aligned_alloc(64, memory);
-	ASSERT_NE(NULL, channel);
 	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(absent, memwait_channel_init(channel, memory, i ? MEMWAIT_PRIVATE : 0, 8,
-						       1));
-		EXPECT_EQ(absent, memwait_channel_send(channel, &item, sizeof(item)));
-		EXPECT_EQ(absent, memwait_channel_trysend(channel, &item, sizeof(item)));
-		EXPECT_EQ(absent, memwait_channel_clocksend(channel, &item, sizeof(item),
-							    CLOCK_MONOTONIC, &later));
-		EXPECT_EQ(absent, memwait_channel_recv(channel, &item, sizeof(item)));
-		EXPECT_EQ(absent, memwait_channel_tryrecv(channel, &item, sizeof(item)));
-		EXPECT_EQ(absent, memwait_channel_timedrecv(channel, &item, sizeof(item),
-							    &later_today));
-		EXPECT_EQ(0, memwait_channel_length(channel));
-		EXPECT_EQ(absent, memwait_channel_close(channel));
-		EXPECT_EQ(0, memwait_channel_destroy(channel));
+		EXPECT_EQ(absent, make_empty(memories, i ? MEMWAIT_PRIVATE : 0));
+		EXPECT_EQ(0, memwait_channel_length((memwait_channel_t *)memories));
+		EXPECT_EQ(absent, memwait_channel_close((memwait_channel_t *)memories));
+		EXPECT_EQ(0, memwait_channel_destroy((memwait_channel_t *)memories));
 	}
-	free(channel);
 	EXPECT_EQ(-absent, memwait_available());
 	/* No descriptor is left open. */
 	EXPECT_EQ(next, next_number());
@@ -445,65 +428,43 @@ TEST_F_TIMEOUT(absent, L0_memwait_available_reports_the_reason, 300)
 	EXPECT_EQ(n + 1, next_number());
 }
 
-static const unsigned int lock_kinds[] = {
-	MEMWAIT_MUTEX_NORMAL, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_RECURSIVE,
-	MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_ROBUST,
+/* The refused call, and its error. */
+struct refused {
+	unsigned int call, error;
 };
 
-static const unsigned int rwlock_kinds[] = {
-	0, MEMWAIT_PRIVATE, MEMWAIT_RWLOCK_FAIR, MEMWAIT_RWLOCK_ROBUST,
-};
-
-/* Objects that another thread holds, or that are not ready. */
-struct taken {
-	memwait_mutex_t mutexes[ARRAY_SIZE(lock_kinds)];
-	memwait_rwlock_t read[ARRAY_SIZE(rwlock_kinds)], written[ARRAY_SIZE(rwlock_kinds)];
-	memwait_sem_t sem;
-	memwait_barrier_t barrier;
-	memwait_waitgroup_t group;
-	memwait_cond_t cond;
-	memwait_mutex_t mutex;		/* of cond */
-	memwait_channel_t *empty, *full;
-	unsigned int call, error;	/* the refused call, and its error */
-};
-
-/* Returns how many calls succeeded although they must fail. */
+/*
+ * Tries to acquire the objects, which another thread holds, or which are not ready. Returns how
+ * many calls succeeded although they must fail.
+ */
 static int try_in_a_sandbox(void *arg)
 {
-	struct taken *taken = arg;
+	struct refused *refused = arg;
 	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
-	uint64_t item = 0;
+	const struct object *object;
+	struct condition *condition;
 	int in = 0;
-	size_t i;
 
-	if (refuse_call(taken->call, taken->error))
+	if (refuse_call(refused->call, refused->error))
 		return -1;
-	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++) {
-		in += !memwait_mutex_trylock(&taken->mutexes[i]);
-		in += !memwait_mutex_clocklock(&taken->mutexes[i], CLOCK_MONOTONIC, &soon);
-		in += taken->call == __NR_ioctl && !memwait_mutex_lock(&taken->mutexes[i]);
-	}
-	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
-		in += !memwait_rwlock_trywrlock(&taken->read[i]);
-		in += !memwait_rwlock_clockwrlock(&taken->read[i], CLOCK_MONOTONIC, &soon);
-		in += !memwait_rwlock_tryrdlock(&taken->written[i]);
-		in += !memwait_rwlock_clockrdlock(&taken->written[i], CLOCK_MONOTONIC, &soon);
-		in += !memwait_rwlock_trywrlock(&taken->written[i]);
-		in += !memwait_rwlock_clockwrlock(&taken->written[i], CLOCK_MONOTONIC, &soon);
-	}
-	in += !memwait_sem_trywait(&taken->sem);
-	in += !memwait_sem_clockwait(&taken->sem, CLOCK_MONOTONIC, &soon);
-	in += !memwait_barrier_clockwait(&taken->barrier, CLOCK_MONOTONIC, &soon);
-	in += !memwait_waitgroup_clockwait(&taken->group, CLOCK_MONOTONIC, &soon);
-	in += !memwait_channel_tryrecv(taken->empty, &item, sizeof(item));
-	in += !memwait_channel_clockrecv(taken->empty, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
-	in += !memwait_channel_trysend(taken->full, &item, sizeof(item));
-	in += !memwait_channel_clocksend(taken->full, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
-	/* If the caller can acquire the free lock, it holds the lock. */
-	if (!memwait_mutex_lock(&taken->mutex)) {
-		in += !memwait_cond_clockwait(&taken->cond, &taken->mutex, CLOCK_MONOTONIC, &soon);
-		in += memwait_mutex_trylock(&taken->mutex) != EBUSY;
-		in += memwait_mutex_unlock(&taken->mutex) != 0;
+	for_each_object(object, true) {
+		const struct way *way = object->way;
+		void *memory = memory_of(object);
+
+		if (way != &condition_way) {
+			in += way->try && !way->try(memory);
+			in += !way->wait_until(memory, CLOCK_MONOTONIC, &soon);
+			in += refused->call == __NR_ioctl && !way->wait(memory);
+			continue;
+		}
+		/* If the caller can acquire the free mutex, it holds the mutex. */
+		condition = memory;
+		if (memwait_mutex_lock(&condition->mutex))
+			continue;
+		in += !memwait_cond_clockwait(&condition->cond, &condition->mutex, CLOCK_MONOTONIC,
+					      &soon);
+		in += memwait_mutex_trylock(&condition->mutex) != EBUSY;
+		in += memwait_mutex_unlock(&condition->mutex) != 0;
 	}
 	return in;
 }
@@ -511,64 +472,34 @@ static int try_in_a_sandbox(void *arg)
 TEST_F_TIMEOUT(absent, L0_no_lock_is_acquired_in_a_sandbox, 300)
 {
 	static const unsigned int calls[] = { __NR_openat, __NR_ioctl };
-	struct taken *taken = aligned_alloc(64, (sizeof(*taken) + 63) / 64 * 64);
-	uint64_t item = 1;
-	size_t memory, i;
+	const struct object *object;
+	struct refused refused;
+	size_t i;
 
 	if (!can_refuse())
 		SKIP(return, "this kernel has no seccomp");
-	ASSERT_NE(NULL, taken);
-	memset(taken, 0, sizeof(*taken));
-	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++) {
-		ASSERT_EQ(0, memwait_mutex_init(&taken->mutexes[i], lock_kinds[i]));
-		ASSERT_EQ(0, memwait_mutex_lock(&taken->mutexes[i]));
-	}
-	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
-		ASSERT_EQ(0, memwait_rwlock_init(&taken->read[i], rwlock_kinds[i]));
-		ASSERT_EQ(0, memwait_rwlock_rdlock(&taken->read[i]));
-		ASSERT_EQ(0, memwait_rwlock_init(&taken->written[i], rwlock_kinds[i]));
-		ASSERT_EQ(0, memwait_rwlock_wrlock(&taken->written[i]));
-	}
-	ASSERT_EQ(0, memwait_sem_init(&taken->sem, 0, 0));
-	ASSERT_EQ(0, memwait_barrier_init(&taken->barrier, 0, 2));
-	ASSERT_EQ(0, memwait_waitgroup_init(&taken->group, 0, 1));
-	memory = (memwait_channel_size(8, 1) + 63) / 64 * 64;
-	taken->empty = aligned_alloc(64, memory);
-	taken->full = aligned_alloc(64, memory);
-	ASSERT_EQ(0, memwait_channel_init(taken->empty, memory, 0, 8, 1));
-	ASSERT_EQ(0, memwait_channel_init(taken->full, memory, 0, 8, 1));
-	ASSERT_EQ(0, memwait_channel_send(taken->full, &item, sizeof(item)));
+	for_each_object(object, true)
+		ASSERT_EQ(0, object->way->make(memory_of(object), object->kind));
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
-		taken->call = calls[i];
-		taken->error = EPERM;
-		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, taken));
+		refused = (struct refused){ .call = calls[i], .error = EPERM };
+		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, &refused));
 	}
 	for (i = 0; i < ARRAY_SIZE(meaningful); i++) {
-		taken->error = meaningful[i];
-		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, taken))
+		refused.error = meaningful[i];
+		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, &refused))
 			TH_LOG("error %u", meaningful[i]);
 	}
 	/* The holders are not affected. */
-	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++)
-		EXPECT_EQ(0, memwait_mutex_unlock(&taken->mutexes[i]));
-	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
-		EXPECT_EQ(0, memwait_rwlock_unlock(&taken->read[i]));
-		EXPECT_EQ(0, memwait_rwlock_unlock(&taken->written[i]));
-	}
-	EXPECT_EQ(0, memwait_mutex_lock(&taken->mutex));
-	EXPECT_EQ(0, memwait_mutex_unlock(&taken->mutex));
-	free(taken->empty);
-	free(taken->full);
-	free(taken);
+	for_each_object(object, object->way->give_back)
+		EXPECT_EQ(0, object->way->give(memory_of(object)));
 }
 
-static int is_refused(void *arg)
+static int is_refused(void *sem)
 {
-	struct taken *taken = arg;
 	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
 	int ret = refuse(__NR_ioctl);
 
-	return ret ? ret : memwait_sem_clockwait(&taken->sem, CLOCK_MONOTONIC, &soon);
+	return ret ? ret : memwait_sem_clockwait(sem, CLOCK_MONOTONIC, &soon);
 }
 
 /*
@@ -577,21 +508,21 @@ static int is_refused(void *arg)
  */
 TEST_F_TIMEOUT(absent, L10_a_refused_thread_costs_no_descriptor, 300)
 {
-	struct taken taken = { 0 };
+	memwait_sem_t sem;
 	struct timespec soon;
 	int i, next;
 
 	if (!can_refuse())
 		SKIP(return, "this kernel has no seccomp");
-	ASSERT_EQ(0, memwait_sem_init(&taken.sem, MEMWAIT_PRIVATE, 0));
+	ASSERT_EQ(0, memwait_sem_init(&sem, MEMWAIT_PRIVATE, 0));
 	next = next_number();
 	for (i = 0; i < 5; i++) {
-		EXPECT_EQ(EPERM, elsewhere(is_refused, &taken));
+		EXPECT_EQ(EPERM, elsewhere(is_refused, &sem));
 		soon = in_time(CLOCK_REALTIME, 1);
-		EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&taken.sem, &soon));
+		EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&sem, &soon));
 		EXPECT_EQ(next, next_number());
 	}
-	EXPECT_EQ(0, memwait_sem_destroy(&taken.sem));
+	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 }
 
 TEST_HARNESS_MAIN
