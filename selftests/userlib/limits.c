@@ -3,138 +3,123 @@
  * L2: an operation that was begun can be completed. A process that has no free descriptor can still
  * wake other threads, even if it has never woken a thread before.
  */
-#include "userlib_test.h"
+#include "objects_test.h"
 #include "refuse_test.h"
 
 #include <sys/resource.h>
 
-struct objects {
+struct shared {
 	union {
+		char memory[OBJECT_SIZE];	/* for any object */
 		memwait_mutex_t mutex;
-		memwait_rwlock_t rwlock;
-		memwait_barrier_t barrier;
-		memwait_waitgroup_t group;
-		memwait_event_t event;
 		memwait_sem_t sem;
 	};
-	memwait_mutex_t other;
-	memwait_cond_t cond;
-	uint64_t open;
-	uint64_t item;
-	uint64_t channel[64];
+	memwait_waitgroup_t group;
+	int open;
 };
 
-static struct objects *shared;
+static struct shared *shared;
 
-static memwait_channel_t *channel(void)
+/* More ways to acquire an object, in zeroed memory. */
+static int try_mutex(void *object, unsigned int kind)
 {
-	return (memwait_channel_t *)shared->channel;
+	return memwait_mutex_trylock(object);
 }
 
-/* Functions for the steps of the processes. */
-#define STEP(name, call)	ADAPTER(name, void, call)
-
-STEP(lock_mutex, memwait_mutex_lock(&shared->mutex))
-STEP(trylock_mutex, memwait_mutex_trylock(&shared->mutex))
-STEP(unlock_mutex, memwait_mutex_unlock(&shared->mutex))
-STEP(lock_fair, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_FAIR) || lock_mutex())
-STEP(lock_recursive, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_RECURSIVE) || lock_mutex())
-STEP(lock_robust, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST) || lock_mutex())
-STEP(read_lock, memwait_rwlock_rdlock(&shared->rwlock))
-STEP(try_read_lock, memwait_rwlock_tryrdlock(&shared->rwlock))
-STEP(write_lock, memwait_rwlock_wrlock(&shared->rwlock))
-STEP(try_write_lock, memwait_rwlock_trywrlock(&shared->rwlock))
-STEP(unlock_rwlock, memwait_rwlock_unlock(&shared->rwlock))
-STEP(init_sem, memwait_sem_init(&shared->sem, 0, 0))
-STEP(wait_for_sem, memwait_sem_wait(&shared->sem))
-STEP(post, memwait_sem_post(&shared->sem))
-STEP(init_cond, memwait_cond_init(&shared->cond, 0))
-
-static int wait_for_cond(void)
+static int try_to_read(void *object, unsigned int kind)
 {
-	int err = memwait_mutex_lock(&shared->other);
-
-	while (!err && !__atomic_load_n(&shared->open, __ATOMIC_RELAXED))
-		err = memwait_cond_wait(&shared->cond, &shared->other);
-	return err ? err : memwait_mutex_unlock(&shared->other);
+	return memwait_rwlock_tryrdlock(object);
 }
 
-static int signal_cond(void)
+static int try_to_write(void *object, unsigned int kind)
 {
-	__atomic_store_n(&shared->open, 1, __ATOMIC_RELAXED);
-	return memwait_cond_signal(&shared->cond);
+	return memwait_rwlock_trywrlock(object);
 }
 
-static int broadcast_cond(void)
+static int add_to_group(void *object, unsigned int kind)
 {
-	__atomic_store_n(&shared->open, 1, __ATOMIC_RELAXED);
-	return memwait_cond_broadcast(&shared->cond);
+	return memwait_waitgroup_add(object, 1);
 }
 
-STEP(init_group, memwait_waitgroup_init(&shared->group, 0, 1))
-STEP(add_to_group, memwait_waitgroup_add(&shared->group, 1))
-STEP(wait_for_group, memwait_waitgroup_wait(&shared->group))
-STEP(done, memwait_waitgroup_done(&shared->group))
-STEP(init_event, memwait_event_init(&shared->event, 0))
-STEP(wait_for_event, memwait_event_wait(&shared->event))
-STEP(set_event, memwait_event_set(&shared->event))
-STEP(init_barrier, memwait_barrier_init(&shared->barrier, 0, 2))
-
-static int arrive_at_barrier(void)
+static int wait_for_condition(void *condition)
 {
-	int err = memwait_barrier_wait(&shared->barrier);
-
-	return err == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : err;
+	return condition_wait(condition) ?: condition_give_back(condition);
 }
 
-STEP(init_channel, memwait_channel_init(channel(), sizeof(shared->channel), 0,
-					sizeof(uint64_t), 1))
-STEP(send_to_channel, memwait_channel_send(channel(), &shared->item, sizeof(shared->item)))
-STEP(fill_channel, init_channel() || send_to_channel())
-STEP(receive, memwait_channel_recv(channel(), &shared->item, sizeof(shared->item)))
-STEP(close_channel, memwait_channel_close(channel()))
-STEP(receive_the_end, receive() != EPIPE)
+static int signal_condition(void *object)
+{
+	struct condition *condition = object;
 
-/*
- * The step that another process makes later. Either it acquires the object, or it fails because a
- * waiter is ahead of it.
- */
-STEP(visit_mutex, trylock_mutex() ? 0 : unlock_mutex())
-STEP(visit_reading, try_read_lock() ? 0 : unlock_rwlock())
-STEP(visit_writing, try_write_lock() ? 0 : unlock_rwlock())
-STEP(visit_cond, memwait_cond_signal(&shared->cond))
+	__atomic_store_n(&condition->met, 1, __ATOMIC_RELAXED);
+	return memwait_cond_signal(&condition->cond);
+}
 
-/*
- * The first process calls @begin, another process @wait, and the first process @end. If @end could
- * not wake the waiter, @next is called after that.
- */
-static const struct way {
-	const char *name;
-	int (*begin)(void);
-	int (*wait)(void);
-	int (*end)(void);
-	int (*next)(void);
-} ways[] = {
-	{ "mutex", lock_mutex, lock_mutex, unlock_mutex, visit_mutex },
-	{ "mutex, tried", trylock_mutex, lock_mutex, unlock_mutex, visit_mutex },
-	{ "fair mutex", lock_fair, lock_mutex, unlock_mutex, visit_mutex },
-	{ "recursive mutex", lock_recursive, lock_mutex, unlock_mutex, visit_mutex },
-	{ "robust mutex", lock_robust, lock_mutex, unlock_mutex, visit_mutex },
-	{ "reader", read_lock, write_lock, unlock_rwlock, visit_reading },
-	{ "reader, tried", try_read_lock, write_lock, unlock_rwlock, visit_writing },
-	{ "writer", write_lock, read_lock, unlock_rwlock, visit_reading },
-	{ "writer, tried", try_write_lock, write_lock, unlock_rwlock, visit_writing },
-	{ "semaphore", init_sem, wait_for_sem, post, post },
-	{ "signal", init_cond, wait_for_cond, signal_cond, visit_cond },
-	{ "broadcast", init_cond, wait_for_cond, broadcast_cond, visit_cond },
-	{ "wait group", init_group, wait_for_group, done, done },
-	{ "wait group, added to", add_to_group, wait_for_group, done, done },
-	{ "event", init_event, wait_for_event, set_event, set_event },
-	{ "barrier", init_barrier, arrive_at_barrier, arrive_at_barrier, arrive_at_barrier },
-	{ "channel, sent to", init_channel, receive, send_to_channel, send_to_channel },
-	{ "channel, received from", fill_channel, send_to_channel, receive, receive },
-	{ "channel, closed", init_channel, receive_the_end, close_channel, close_channel },
+static int broadcast_condition(void *object)
+{
+	struct condition *condition = object;
+
+	__atomic_store_n(&condition->met, 1, __ATOMIC_RELAXED);
+	return memwait_cond_broadcast(&condition->cond);
+}
+
+static const struct way tried_mutex_way = MUTEX_WAY(try_mutex);
+static const struct way tried_reader_way =
+	RWLOCK_WAY(wrlock, .make = try_to_read, .opposite = &read_way);
+static const struct way tried_writer_way = RWLOCK_WAY(rdlock, .make = try_to_write);
+static const struct way added_way = {
+	WAY(waitgroup, wait), .make = add_to_group, .give = CALL(memwait_waitgroup_done),
 };
+
+static const struct way signal_way = {
+	.make = condition_make, .wait = wait_for_condition, .give = signal_condition,
+};
+
+static const struct way broadcast_way = {
+	.make = condition_make, .wait = wait_for_condition, .give = broadcast_condition,
+};
+
+static const struct way closed_way = {
+	.make = make_empty, .wait = receive_end, .give = CALL(memwait_channel_close),
+};
+
+static const struct object others[] = {
+	OBJECT_INIT(tried_mutex, tried_mutex_way, 0)
+	OBJECT_INIT(tried_reader, tried_reader_way, 0)
+	OBJECT_INIT(tried_writer, tried_writer_way, 0)
+	OBJECT_INIT(added_to_group, added_way, 0)
+	OBJECT_INIT(signal, signal_way, 0)
+	OBJECT_INIT(broadcast, broadcast_way, 0)
+	OBJECT_INIT(closed_channel, closed_way, 0)
+};
+
+#define CASES	(ARRAY_SIZE(objects) + ARRAY_SIZE(others))
+
+static const struct object *case_of(size_t i)
+{
+	return i < ARRAY_SIZE(objects) ? &objects[i] : &others[i - ARRAY_SIZE(objects)];
+}
+
+/* Whether processes can share the object, and can give it without locking a mutex. */
+static bool can_be_given(const struct object *object)
+{
+	return !is_private(object) && object->way != &condition_way;
+}
+
+/*
+ * The call that another process makes later, if the first process could not wake the waiter. A lock
+ * is either acquired, or not because a waiter is ahead.
+ */
+static int make_next_call(const struct way *way)
+{
+	struct condition *condition = (struct condition *)shared->memory;
+
+	if (way->make == condition_make)
+		return memwait_cond_signal(&condition->cond);
+	if (!way->give_back)
+		return way->give(shared->memory);
+	way = way->opposite ? way->opposite : way;
+	return way->try(shared->memory) ? 0 : way->give_back(shared->memory);
+}
 
 /* Forbids new descriptors in this process. Open descriptors stay open. */
 static int forbid_descriptors(void)
@@ -202,12 +187,13 @@ struct processes {
 };
 
 /*
- * Starts a process that calls @begin and suffers a loss, and a process that waits for the first
- * process. Returns when the first process is about to call @end.
+ * Starts a process that makes the object and suffers a loss, and a process that waits for the
+ * object. Returns when the first process is about to give the object.
  */
 static void start_processes(struct __test_metadata *_metadata, struct processes *processes,
-			    const struct way *way, enum loss loss)
+			    const struct object *object, enum loss loss)
 {
+	const struct way *way = object->way;
 	char c;
 
 	memset(shared, 0, sizeof(*shared));
@@ -215,13 +201,14 @@ static void start_processes(struct __test_metadata *_metadata, struct processes 
 	ASSERT_EQ(0, pipe(processes->go));
 	processes->first = fork_child();
 	if (!processes->first) {
-		if (way->begin() || write(processes->begun[1], "", 1) != 1 ||
+		if (way->make(shared->memory, object->kind) ||
+		    write(processes->begun[1], "", 1) != 1 ||
 		    read(processes->go[0], &c, 1) != 1 || lose(loss))
 			_exit(100);
-		_exit(way->end());
+		_exit(way->give(shared->memory));
 	}
 	ASSERT_EQ(1, read(processes->begun[0], &c, 1));
-	processes->waiter = run_in_child(way->wait());
+	processes->waiter = run_in_child(way->wait(shared->memory));
 	await_asleep(processes->waiter);
 	ASSERT_EQ(1, write(processes->go[1], "", 1));
 }
@@ -239,9 +226,11 @@ TEST_F_TIMEOUT(limits, L2_a_process_without_descriptors_wakes_others, 300)
 	struct processes processes;
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(ways); i++) {
-		TH_LOG("%s", ways[i].name);
-		start_processes(_metadata, &processes, &ways[i], OPENING);
+	for (i = 0; i < CASES; i++) {
+		if (!can_be_given(case_of(i)))
+			continue;
+		TH_LOG("%s", case_of(i)->name);
+		start_processes(_metadata, &processes, case_of(i), OPENING);
 		EXPECT_EQ(0, child_status(processes.first));
 		EXPECT_EQ(0, child_status(processes.waiter));
 		close_pipes(&processes);
@@ -249,8 +238,8 @@ TEST_F_TIMEOUT(limits, L2_a_process_without_descriptors_wakes_others, 300)
 }
 
 /*
- * The first process calls @end and cannot wake the waiter. The next call, by another process, wakes
- * the waiter.
+ * The first process gives the object and cannot wake the waiter. The next call, by another process,
+ * wakes the waiter.
  */
 TEST_F_TIMEOUT(limits, L2_the_next_call_does_a_missed_wake_up, 300)
 {
@@ -262,13 +251,15 @@ TEST_F_TIMEOUT(limits, L2_the_next_call_does_a_missed_wake_up, 300)
 
 	/* Open the device in this process before other processes use up the limit. */
 	ASSERT_EQ(0, memwait_available());
-	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+	for (i = 0; i < CASES; i++) {
+		if (!can_be_given(case_of(i)))
+			continue;
 		for (loss = DESCRIPTORS; loss < losses; loss++) {
-			TH_LOG("%s, %d", ways[i].name, loss);
-			start_processes(_metadata, &processes, &ways[i], loss);
+			TH_LOG("%s, %d", case_of(i)->name, loss);
+			start_processes(_metadata, &processes, case_of(i), loss);
 			EXPECT_EQ(reasons[loss], child_status(processes.first));
 			write_number(MAX_CONTEXTS, max_contexts);
-			EXPECT_EQ(0, ways[i].next());
+			EXPECT_EQ(0, make_next_call(case_of(i)->way));
 			EXPECT_EQ(0, child_status(processes.waiter));
 			close_pipes(&processes);
 		}
@@ -281,22 +272,22 @@ TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 	int value, i;
 
 	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 0, 0));
-	ASSERT_EQ(0, memwait_waitgroup_init((memwait_waitgroup_t *)shared->channel, 0, 3));
+	ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 0, 3));
 	close_all();
 	ASSERT_EQ(0, forbid_descriptors());
 	/* This call detects that the device is lost. */
-	EXPECT_EQ(EMFILE, wait_for_sem());
+	EXPECT_EQ(EMFILE, memwait_sem_wait(&shared->sem));
 	for (i = 0; i < 3; i++) {
-		EXPECT_EQ(0, post());
-		EXPECT_EQ(0, memwait_waitgroup_done((memwait_waitgroup_t *)shared->channel));
+		EXPECT_EQ(0, memwait_sem_post(&shared->sem));
+		EXPECT_EQ(0, memwait_waitgroup_done(&shared->group));
 	}
 	EXPECT_EQ(0, memwait_sem_getvalue(&shared->sem, &value));
 	EXPECT_EQ(3, value);
-	EXPECT_EQ(EINVAL, memwait_waitgroup_done((memwait_waitgroup_t *)shared->channel));
+	EXPECT_EQ(EINVAL, memwait_waitgroup_done(&shared->group));
 	/* No new operation can be begun. */
-	EXPECT_EQ(EMFILE, memwait_waitgroup_add((memwait_waitgroup_t *)shared->channel, 1));
-	EXPECT_EQ(EMFILE, wait_for_sem());
-	EXPECT_EQ(EMFILE, lock_mutex());
+	EXPECT_EQ(EMFILE, memwait_waitgroup_add(&shared->group, 1));
+	EXPECT_EQ(EMFILE, memwait_sem_wait(&shared->sem));
+	EXPECT_EQ(EMFILE, memwait_mutex_lock(&shared->mutex));
 }
 
 /*
@@ -317,9 +308,9 @@ TEST_F_TIMEOUT(limits, L2_the_next_lock_does_a_missed_wake_up, 300)
 		waiter = fork_child();
 		if (!waiter) {
 			spin_until(__atomic_load_n(&shared->open, __ATOMIC_ACQUIRE));
-			_exit(lock_mutex());
+			_exit(memwait_mutex_lock(&shared->mutex));
 		}
-		ASSERT_EQ(0, lock_mutex());
+		ASSERT_EQ(0, memwait_mutex_lock(&shared->mutex));
 		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
 		/*
 		 * Use the number of waiters, because the waiter may also sleep before its lock
@@ -328,11 +319,12 @@ TEST_F_TIMEOUT(limits, L2_the_next_lock_does_a_missed_wake_up, 300)
 		spin_until(memwait_waiters(sleep_word(&shared->mutex, kinds[way % 2]), 0) == 1);
 		close_all();
 		ASSERT_EQ(0, forbid_descriptors());
-		EXPECT_EQ(EMFILE, unlock_mutex());
-		EXPECT_EQ(EPERM, unlock_mutex());
+		EXPECT_EQ(EMFILE, memwait_mutex_unlock(&shared->mutex));
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(&shared->mutex));
 		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
-		EXPECT_EQ(0, way / 2 ? trylock_mutex() : lock_mutex());
-		EXPECT_EQ(0, unlock_mutex());
+		EXPECT_EQ(0, way / 2 ? memwait_mutex_trylock(&shared->mutex) :
+				      memwait_mutex_lock(&shared->mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(&shared->mutex));
 		EXPECT_EQ(0, child_status(waiter));
 	}
 }
@@ -344,12 +336,19 @@ TEST_F_TIMEOUT(limits, L2_a_process_without_descriptors_begins_nothing, 300)
 	size_t i;
 
 	ASSERT_EQ(0, forbid_descriptors());
-	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+	for (i = 0; i < CASES; i++) {
+		const struct object *object = case_of(i);
+
 		memset(shared, 0, sizeof(*shared));
-		EXPECT_NE(0, ways[i].begin()) {
-			TH_LOG("%s", ways[i].name);
+		EXPECT_NE(0, object->way->make(shared->memory, object->kind)) {
+			TH_LOG("%s", object->name);
+		}
+		EXPECT_NE(0, object->way->wait(shared->memory)) {
+			TH_LOG("%s", object->name);
 		}
 	}
+	memset(shared, 0, sizeof(*shared));
+	EXPECT_EQ(EMFILE, memwait_cond_init((memwait_cond_t *)shared->memory, 0));
 	memset(shared, 0, sizeof(*shared));
 	EXPECT_EQ(EMFILE, memwait_mutex_lock(&shared->mutex));
 	EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
