@@ -3,15 +3,13 @@
  * R34, R12: a thread or process that ends after its turn does not change how many of the other
  * waiters return. The end of a thread does not change their order either, and wakes no waiter.
  */
-#include "userlib_test.h"
+#include "objects_test.h"
 
 #include <sys/prctl.h>
 
 #define FIRST_UNUSED_USER	60000	/* the first of the users that have no process */
 #define WORKERS	8
 #define ITEMS	64
-
-enum kind { SEM, COND, CHANNEL, MUTEX, RECURSIVE, ROBUST, ROBUST_COND, RWLOCK, KINDS };
 
 /* How a worker ends after its turn. The first three values are ends of threads. */
 enum end { RETURNS, EXITS_THREAD, IS_CANCELLED, EXITS, IS_KILLED, EXECUTES, ENDS };
@@ -28,28 +26,25 @@ struct worker {
 };
 
 struct shared {
-	memwait_sem_t sem;
-	memwait_mutex_t mutex;
-	memwait_cond_t cond;
-	memwait_rwlock_t rwlock;
-	enum kind kind;
+	union {
+		char memory[OBJECT_SIZE];
+		struct condition condition;
+	};
+	const struct object *object;
 	enum end end;
-	int signalled;		/* signals that no waiter has used yet */
 	int n_order;
 	int order[ITEMS];
 	struct worker workers[ITEMS];
-	uint64_t channel[256];
 };
 
-static memwait_channel_t *channel_of(struct shared *shared)
+static bool is_condition(const struct shared *shared)
 {
-	return (memwait_channel_t *)shared->channel;
+	return shared->object->way == &condition_way;
 }
 
 static bool is_lock(const struct shared *shared)
 {
-	return shared->kind == MUTEX || shared->kind == RECURSIVE || shared->kind == ROBUST ||
-	       shared->kind == RWLOCK;
+	return shared->object->way->give_back && !is_condition(shared);
 }
 
 static bool is_thread(const struct shared *shared)
@@ -67,90 +62,56 @@ static void raise_flag(int *flag)
 	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
-static int shared_init(struct shared *shared, enum kind kind, enum end end)
+static int shared_init(struct shared *shared, const struct object *object, enum end end)
 {
-	static const unsigned int kinds[KINDS] = {
-		[RECURSIVE] = MEMWAIT_MUTEX_RECURSIVE,
-		[ROBUST] = MEMWAIT_MUTEX_ROBUST,
-		[ROBUST_COND] = MEMWAIT_MUTEX_ROBUST,
-	};
-
 	memset(shared, 0, sizeof(*shared));
 	memset(shared->order, -1, sizeof(shared->order));
-	shared->kind = kind;
+	shared->object = object;
 	shared->end = end;
-	if (memwait_sem_init(&shared->sem, 0, 0) || memwait_cond_init(&shared->cond, 0) ||
-	    memwait_mutex_init(&shared->mutex, kinds[kind]) ||
-	    memwait_rwlock_init(&shared->rwlock, 0) ||
-	    memwait_channel_init(channel_of(shared), sizeof(shared->channel), 0, sizeof(int),
-				 WORKERS))
-		return -1;
-	if (kind == RWLOCK)
-		return memwait_rwlock_wrlock(&shared->rwlock);
-	return is_lock(shared) ? memwait_mutex_lock(&shared->mutex) : 0;
+	return object->way->make(shared->memory, object->kind);
 }
 
 /*
- * A worker's turn. The test counts the returns from waits, so waits are not repeated. Only a
- * process repeats its wait for a condition variable, because this wait may return when another
- * process dies.
+ * A worker's turn. @met is the number of signals that no waiter has used yet. The test counts the
+ * returns from waits, so waits are not repeated. Only a process repeats its wait for a condition
+ * variable, because this wait may return when another process dies.
  */
 static int turn(struct shared *shared)
 {
-	int ret, item;
+	struct condition *condition = &shared->condition;
+	int ret;
 
-	switch (shared->kind) {
-	case SEM:
-		return memwait_sem_wait(&shared->sem);
-	case CHANNEL:
-		return memwait_channel_recv(channel_of(shared), &item, sizeof(item));
-	case RWLOCK:
-		return memwait_rwlock_wrlock(&shared->rwlock);
-	case COND:
-	case ROBUST_COND:
-		ret = memwait_mutex_lock(&shared->mutex);
-		do {
-			if (!ret)
-				ret = memwait_cond_wait(&shared->cond, &shared->mutex);
-		} while (!ret && !shared->signalled && !is_thread(shared));
-		if (ret || !shared->signalled--)
-			return -1;
-		return memwait_mutex_unlock(&shared->mutex);
-	default:
-		return memwait_mutex_lock(&shared->mutex);
-	}
+	if (!is_condition(shared))
+		return shared->object->way->wait(shared->memory);
+	ret = memwait_mutex_lock(&condition->mutex);
+	do {
+		if (!ret)
+			ret = memwait_cond_wait(&condition->cond, &condition->mutex);
+	} while (!ret && !condition->met && !is_thread(shared));
+	if (ret || !condition->met--)
+		return -1;
+	return memwait_mutex_unlock(&condition->mutex);
 }
 
-static void release(struct shared *shared)
+static int release(struct shared *shared)
 {
-	if (shared->kind == RWLOCK)
-		memwait_rwlock_unlock(&shared->rwlock);
-	else if (is_lock(shared))
-		memwait_mutex_unlock(&shared->mutex);
+	return is_lock(shared) ? shared->object->way->give_back(shared->memory) : 0;
 }
 
 /* Lets the next worker have its turn. */
 static int serve(struct shared *shared)
 {
-	int item = 0, ret;
+	struct condition *condition = &shared->condition;
+	int ret;
 
-	switch (shared->kind) {
-	case SEM:
-		return memwait_sem_post(&shared->sem);
-	case COND:
-	case ROBUST_COND:
-		ret = memwait_mutex_lock(&shared->mutex);
-		if (ret)
-			return ret;
-		shared->signalled++;
-		ret = memwait_cond_signal(&shared->cond);
-		return ret ? ret : memwait_mutex_unlock(&shared->mutex);
-	case CHANNEL:
-		return memwait_channel_send(channel_of(shared), &item, sizeof(item));
-	default:
-		release(shared);
-		return 0;
-	}
+	if (!is_condition(shared))
+		return shared->object->way->give(shared->memory);
+	ret = memwait_mutex_lock(&condition->mutex);
+	if (ret)
+		return ret;
+	condition->met++;
+	ret = memwait_cond_signal(&condition->cond);
+	return ret ? ret : memwait_mutex_unlock(&condition->mutex);
 }
 
 static void work(struct shared *shared, struct worker *worker)
@@ -161,7 +122,8 @@ static void work(struct shared *shared, struct worker *worker)
 	__atomic_store_n(&shared->order[__atomic_fetch_add(&shared->n_order, 1, __ATOMIC_ACQ_REL)],
 			 worker->number, __ATOMIC_RELEASE);
 	sleep_until(set(&worker->go));
-	release(shared);
+	if (release(shared))
+		abort();
 	raise_flag(&worker->released);
 	if (shared->end == EXITS_THREAD)
 		pthread_exit(NULL);
@@ -288,13 +250,20 @@ static void settle(int fd, struct shared *shared, int nr, int workers)
 	}
 }
 
+/* Whether waiters in several processes acquire the object one after another, in FIFO order. */
+static bool has_turns(const struct object *object)
+{
+	return is_fifo(object) && !is_private(object) && !dead_excludes(object) &&
+	       !object->way->meets;
+}
+
 static void ends_as(struct __test_metadata *_metadata, int fd, struct shared *shared, enum end end)
 {
-	enum kind kind;
+	const struct object *object;
 	int i, j;
 
-	for (kind = 0; kind < KINDS; kind++) {
-		ASSERT_EQ(0, shared_init(shared, kind, end));
+	for_each_object(object, has_turns(object)) {
+		ASSERT_EQ(0, shared_init(shared, object, end));
 		for (i = 0; i < WORKERS; i++)
 			worker_start(shared, i);
 		settle(fd, shared, WORKERS, WORKERS);
@@ -310,18 +279,18 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct shared *sh
 				sched_yield();
 			settle(fd, shared, WORKERS, WORKERS - 1 - i);
 			if (!is_lock(shared))
-				ASSERT_EQ(i + 1, shared->n_order) TH_LOG("kind %d", kind);
+				ASSERT_EQ(i + 1, shared->n_order) TH_LOG("%s", object->name);
 			for (j = 0; is_thread(shared) && j < WORKERS; j++) {
 				if (has_had_turn(shared, j))
 					continue;
 				EXPECT_EQ(shared->workers[j].switches,
 					  switches(&shared->workers[j]))
-					TH_LOG("kind %d: end %d woke %d", kind, i, j);
+					TH_LOG("%s: end %d woke %d", object->name, i, j);
 			}
 		}
 		ASSERT_EQ(WORKERS, shared->n_order);
 		for (i = 0; is_thread(shared) && i < WORKERS; i++)
-			EXPECT_EQ(i, shared->order[i]) TH_LOG("kind %d", kind);
+			EXPECT_EQ(i, shared->order[i]) TH_LOG("%s", object->name);
 	}
 }
 
@@ -386,6 +355,8 @@ ENDS_TEST(R34_processes_that_execute)
 	ends_as(_metadata, self->fd, self->shared, EXECUTES);
 }
 
+static const struct object a_condition = { .name = "condition", .way = &condition_way };
+
 /*
  * Many threads wait at the same time. As many waiters return as were signalled, and the ends of the
  * threads do not change that.
@@ -396,7 +367,7 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 	int i, round;
 
 	for (round = 0; round < 3; round++) {
-		ASSERT_EQ(0, shared_init(shared, COND, RETURNS));
+		ASSERT_EQ(0, shared_init(shared, &a_condition, RETURNS));
 		for (i = 0; i < ITEMS; i++)
 			worker_start(shared, i);
 		for (i = 0; i < 5; i++)
@@ -405,11 +376,11 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 			worker_end(shared, had_turn(shared, i));
 		settle(self->fd, shared, 0, ITEMS - 5);
 		EXPECT_EQ(5, shared->n_order);
-		EXPECT_EQ(ITEMS - 5, memwait_waiters(&shared->cond, 0));
-		ASSERT_EQ(0, memwait_mutex_lock(&shared->mutex));
-		shared->signalled = ITEMS - 5;
-		ASSERT_EQ(0, memwait_cond_broadcast(&shared->cond));
-		ASSERT_EQ(0, memwait_mutex_unlock(&shared->mutex));
+		EXPECT_EQ(ITEMS - 5, memwait_waiters(&shared->condition.cond, 0));
+		ASSERT_EQ(0, memwait_mutex_lock(&shared->condition.mutex));
+		shared->condition.met = ITEMS - 5;
+		ASSERT_EQ(0, memwait_cond_broadcast(&shared->condition.cond));
+		ASSERT_EQ(0, memwait_mutex_unlock(&shared->condition.mutex));
 		for (i = 5; i < ITEMS; i++) {
 			worker_end(shared, had_turn(shared, i));
 		}
@@ -422,20 +393,20 @@ ENDS_TEST(R34_a_signal_of_a_dead_waiter_passes_to_the_next)
 	struct shared *shared = self->shared;
 	int i;
 
-	ASSERT_EQ(0, shared_init(shared, COND, EXITS));
+	ASSERT_EQ(0, shared_init(shared, &a_condition, EXITS));
 	for (i = 0; i < 3; i++)
 		worker_start(shared, i);
 	/* The first waiter is woken, waits for the mutex, and is killed in that wait. */
-	ASSERT_EQ(0, memwait_mutex_lock(&shared->mutex));
-	shared->signalled = 1;
-	ASSERT_EQ(0, memwait_cond_signal(&shared->cond));
-	await_waiters(self->fd, &shared->mutex, U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_mutex_lock(&shared->condition.mutex));
+	shared->condition.met = 1;
+	ASSERT_EQ(0, memwait_cond_signal(&shared->condition.cond));
+	await_waiters(self->fd, &shared->condition.mutex, U32_SIZE, 1);
 	kill_child(shared->workers[0].pid);
-	await_waiters(self->fd, &shared->mutex, U32_SIZE, 1);
-	ASSERT_EQ(0, memwait_mutex_unlock(&shared->mutex));
+	await_waiters(self->fd, &shared->condition.mutex, U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_mutex_unlock(&shared->condition.mutex));
 	spin_until(__atomic_load_n(&shared->n_order, __ATOMIC_ACQUIRE));
 	settle(self->fd, shared, 0, 2);
-	EXPECT_EQ(1, memwait_waiters(&shared->cond, 0));
+	EXPECT_EQ(1, memwait_waiters(&shared->condition.cond, 0));
 	EXPECT_EQ(1, shared->n_order);
 	ASSERT_EQ(0, serve(shared));
 	worker_end(shared, 1);
