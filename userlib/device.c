@@ -290,11 +290,9 @@ static int number_of(uint64_t context)
 	return (int)(uint32_t)context;
 }
 
-/*
- * Returns the descriptor of the process's own context, which is never used for async waits, or a
- * negative error number. @context: for device_was_closed().
- */
-static int device_get(uint64_t *context)
+/* device_get() for the first call. Not inlined: the others need no stack frame for it. */
+__attribute__((__noinline__))
+static int device_get_first(uint64_t *context)
 {
 	int fd, state;
 
@@ -322,6 +320,17 @@ static int device_get(uint64_t *context)
 }
 
 /*
+ * Returns the descriptor of the process's own context, which is never used for async waits, or a
+ * negative error number. @context: for device_was_closed().
+ */
+static inline int device_get(uint64_t *context)
+{
+	/* relaxed: as in device_get_first() */
+	*context = atomic_load_explicit(&memwait_device_context, memory_order_relaxed);
+	return number_of(*context) < 0 ? device_get_first(context) : number_of(*context);
+}
+
+/*
  * Returns true if @error means that the program has closed the descriptor, as daemons do, or reused
  * its number. The caller then tries again, once per call, and opens the device unless another
  * thread has opened it. A reused number belongs to the program, and is not closed. If the number
@@ -337,7 +346,7 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 	if (error >= 0 || error == -EINTR || *again)
 		return false;
 	if (memwait_device_probe(fd) && !is_device(fd)) {
-		/* relaxed, both: see device_get() */
+		/* relaxed, both: see device_get_first() */
 		atomic_compare_exchange_strong_explicit(device_context(), &context, lost,
 							memory_order_relaxed, memory_order_relaxed);
 		/* For memwait_need_device_once(). */
@@ -345,8 +354,8 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 			atomic_store_explicit(&memwait_device_context, lost, memory_order_relaxed);
 	} else if (error != -EBADF &&
 		   /*
-		    * relaxed: see device_get(). Otherwise another thread has opened the device in
-		    * the meantime.
+		    * relaxed: see device_get_first(). Otherwise another thread has opened the device
+		    * in the meantime.
 		    */
 		   atomic_load_explicit(device_context(), memory_order_relaxed) == context) {
 		return false;
@@ -364,7 +373,11 @@ int memwait_device_first(void)
 	return fd < 0 ? -fd : 0;
 }
 
-/* Asynchronous cancellation is enabled only around the system call. */
+/*
+ * Asynchronous cancellation is enabled only around the system call. Not inlined, like
+ * device_get_first().
+ */
+__attribute__((__noinline__))
 static int ioctl_cancellable(int fd, unsigned long command, void *argument,
 			     void (*cancelled)(void *data), void *data)
 {
