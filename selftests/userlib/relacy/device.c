@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A model of the device for simulated threads. It orders exactly what the kernel orders; see the
- * top of module/queue.c.
+ * The device for simulated threads: the driver of the model in ../quick/queue.h. It orders exactly
+ * what the kernel orders.
  *
- * A wait first compares the word, without a lock and without ordering anything. After that it locks
- * the word's queue, compares again, and joins. A notify of a word without waiters does not take the
- * lock. Because of the two full barriers, such a notify is ordered before a later wait, and the
- * later waiter sees everything that preceded the notify. The converse does not hold: the notify is
- * not ordered after any wait. A notify of a word that has a waiter takes the lock. Therefore a wait
- * is ordered after all earlier notifies, and a notify is ordered after earlier waits if there is a
- * waiter. A woken waiter is ordered after the notify.
- *
- * In the kernel several words share a bucket and its lock, and a notify takes the lock if any of
- * these words has a waiter. This only adds order. Therefore each word has its own queue and lock in
- * this model.
- *
- * Async waits are in the same queues. Reading a completion is ordered after the event that created
- * it. The model has async waits only for loops that are closed normally: the ids of loops do not
- * own any word.
- *
- * The top of module/identity.c explains which threads a queue watches. A waiter that receives a
- * death notification is ordered after everything that the dead thread did.
+ * Threads die only by device_mortal(), so contexts end only when they are closed.
  *
  * The library is linked with --wrap for the system calls that it makes.
  */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -37,11 +21,15 @@
 #include "device.h"
 
 #define DEVICE		1000		/* the first descriptor */
-#define DESCRIPTORS	8
-#define QUEUES		16
-#define FIRST_ID	0x100		/* id of the first thread */
-#define NO_THREAD		(-1)
-#define ASYNC_WAITS	8		/* limit of simultaneous async waits */
+#define NOW_NS		(DEVICE_NOW * 1000000000ULL)
+
+#define CONTEXTS	8
+#define THREADS		SIM_THREADS
+#define WAITS		16
+#define ENTRIES		16
+#define WORDS		32
+#define BUCKETS		8
+#define COMPLETIONS	16
 
 int __wrap_open(const char *path, int flags, ...);
 int __real_close(int fd);
@@ -54,54 +42,39 @@ long __wrap_sysconf(int name);
 pid_t __wrap_gettid(void);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 
-struct queue;
+#define ORDERS_MEMORY	true
+#define note		sim_note
 
-struct waiter {
-	struct queue *queue;		/* NULL: not queued */
-	int outcome;			/* valid when the waiter is not queued */
-	uintptr_t word;			/* the word whose queue the waiter has left */
-	bool owned;
-	bool is_async;			/* part of a struct async, otherwise of a struct thread */
-	struct sim_sync woken;		/* set by the thread that dequeued the waiter */
+struct order {
+	struct sim_sync sync;
 };
 
-struct async {
-	struct waiter waiter;
-	uint64_t id;			/* 0: unused */
-	uint64_t user_data;
-	uint64_t completed;		/* number of its completion; 0: still queued */
-	int fd;
-};
-
-struct thread {
-	struct waiter waiter;
+struct driver_thread {
 	unsigned int life;		/* remaining steps of a mortal thread, or 0 */
 	bool dies_of_it;
-	bool has_id, dead, ended, asleep;
+	bool dead, ended, asleep;
 	bool fails;			/* all its calls fail */
 	bool cannot_wake;		/* its calls that wake waiters fail */
-	struct sim_sync death;
+	struct order death;
 	jmp_buf end;
 };
 
-struct queue {
-	uintptr_t word;
-	unsigned int nr;
-	struct waiter *waiters[SIM_THREADS + ASYNC_WAITS];	/* oldest first */
-	int watched;			/* the watched thread, or NOBODY */
-	struct sim_sync lock;
+struct driver_wait {
 };
 
-static struct thread threads[SIM_THREADS];
-static unsigned int nr_threads;
-static struct queue queues[QUEUES];
-static unsigned int nr_queues;
-static bool (*may_all_stop)(void);
-static bool stopping;
-static bool missing;
-static bool is_open[DESCRIPTORS];
-static struct async asyncs[ASYNC_WAITS];
-static uint64_t last_id, last_completion;
+struct driver_context {
+};
+
+struct driver_shared {
+	unsigned int nr_threads;
+	bool (*may_all_stop)(void);
+	bool stopping;
+	bool missing;
+};
+
+#include "../quick/queue.h"
+
+static struct shared state;
 
 /*
  * The lower half is the descriptor that the library has opened in this execution or in an earlier
@@ -109,243 +82,226 @@ static uint64_t last_id, last_completion;
  */
 extern uint64_t memwait_device_context;
 
+static void open_context(struct context *context)
+{
+	*context = (struct context){ .used = true, .last = &context->first };
+}
+
 void device_set_up(unsigned int nr)
 {
-	int i;
+	unsigned int i;
 
-	for (i = 0; i < DESCRIPTORS; i++)
-		is_open[i] = (uint32_t)memwait_device_context == DEVICE + (unsigned int)i;
-	memset(threads, 0, sizeof(threads));
-	memset(queues, 0, sizeof(queues));
-	memset(asyncs, 0, sizeof(asyncs));
-	nr_threads = nr;
-	nr_queues = 0;
-	may_all_stop = NULL;
-	stopping = false;
-	missing = false;
+	shared = &state;
+	memset(shared, 0, sizeof(*shared));
+	set_up_queues();
+	for (i = 0; i < CONTEXTS; i++)
+		if ((uint32_t)memwait_device_context == DEVICE + i)
+			open_context(&shared->contexts[i]);
+	for (i = 0; i < nr; i++)
+		shared->threads[i].used = true;
+	shared->driver.nr_threads = nr;
 }
 
 void device_is_missing(void)
 {
-	missing = true;
+	shared->driver.missing = true;
 }
 
 void device_close_all(void)
 {
-	memset(is_open, 0, sizeof(is_open));
+	unsigned int i;
+
+	for (i = 0; i < CONTEXTS; i++)
+		shared->contexts[i].used = false;
 }
 
 unsigned int device_descriptors(void)
 {
 	unsigned int nr = 0, i;
 
-	for (i = 0; i < DESCRIPTORS; i++)
-		nr += is_open[i];
+	for (i = 0; i < CONTEXTS; i++)
+		nr += shared->contexts[i].used;
 	return nr;
+}
+
+static struct thread *current_thread(void)
+{
+	return &shared->threads[sim_thread()];
 }
 
 void device_fails(bool fails)
 {
-	threads[sim_thread()].fails = fails;
+	current_thread()->driver.fails = fails;
 }
 
 void device_mortal(unsigned int thread, unsigned int steps)
 {
-	threads[thread].life = 1 + sim_random(steps);
-	threads[thread].dies_of_it = sim_random(8);
-}
-
-static struct thread *current(void)
-{
-	return &threads[sim_thread()];
+	shared->threads[thread].driver.life = 1 + sim_random(steps);
+	shared->threads[thread].driver.dies_of_it = sim_random(8);
 }
 
 void device_cannot_wake(bool cannot)
 {
-	threads[sim_thread()].cannot_wake = cannot;
-}
-
-static bool call_fails(unsigned long command)
-{
-	return current()->fails || (current()->cannot_wake && (command == MEMWAIT_IOC_NOTIFY ||
-							    command == MEMWAIT_IOC_CHANGE_NOTIFY));
-}
-
-static unsigned int number_of(const struct thread *thread)
-{
-	return (unsigned int)(thread - threads);
-}
-
-static struct thread *thread_of(struct waiter *waiter)
-{
-	return (struct thread *)((char *)waiter - offsetof(struct thread, waiter));
-}
-
-static struct queue *queue_of(uintptr_t word)
-{
-	unsigned int i;
-
-	for (i = 0; i < nr_queues; i++) {
-		if (queues[i].word == word)
-			return &queues[i];
-	}
-	if (nr_queues == QUEUES)
-		sim_fail("more words than the model has queues");
-	queues[i].word = word;
-	queues[i].watched = NO_THREAD;
-	nr_queues++;
-	return &queues[i];
+	current_thread()->driver.cannot_wake = cannot;
 }
 
 bool device_is_dead(unsigned int thread)
 {
-	return threads[thread].dead;
+	return shared->threads[thread].driver.dead;
 }
 
 unsigned int device_sleepers(void)
 {
 	unsigned int nr = 0, i;
 
-	for (i = 0; i < nr_threads; i++)
-		nr += threads[i].asleep;
+	for (i = 0; i < shared->driver.nr_threads; i++)
+		nr += shared->threads[i].driver.asleep;
 	return nr;
 }
 
 unsigned int device_sleepers_on(const void *word)
 {
-	return queue_of((uintptr_t)word)->nr;
+	struct key key, private_key;
+
+	key_of(&key, (uintptr_t)word, 0);
+	key_of(&private_key, (uintptr_t)word, MEMWAIT_PRIVATE);
+	return (unsigned int)(count_waiters(&key) + count_waiters(&private_key));
 }
 
 void device_may_stop(bool (*may_stop)(void))
 {
-	may_all_stop = may_stop;
+	shared->driver.may_all_stop = may_stop;
 }
 
-/* No other thread runs between lock() and unlock(). */
-static void lock(struct queue *queue)
+/* No other thread runs in the model, except in let_others_run() and sleep_on(). */
+
+static void enter(void)
 {
-	sim_acquire(&queue->lock);
 }
 
-static void unlock(struct queue *queue)
+static void leave(void)
 {
-	if (!queue->nr)
-		queue->watched = NO_THREAD;
-	sim_release(&queue->lock);
 }
 
-/* This function and the next two functions are called with the queue locked. */
-static void dequeue(struct waiter *waiter)
+static void let_others_run(void)
 {
-	struct queue *queue = waiter->queue;
-	unsigned int i = 0;
-
-	while (queue->waiters[i] != waiter)
-		i++;
-	for (queue->nr--; i < queue->nr; i++)
-		queue->waiters[i] = queue->waiters[i + 1];
-	waiter->queue = NULL;
+	sim_step();
 }
 
-static void append(struct queue *queue, struct waiter *waiter)
+static void order_release(struct order *order)
 {
-	queue->waiters[queue->nr++] = waiter;
-	waiter->queue = queue;
+	sim_release(&order->sync);
 }
 
-static void wake(struct waiter *waiter, int outcome)
+static void order_acquire(const struct order *order)
 {
-	struct thread *thread = waiter->is_async ? NULL : thread_of(waiter);
-
-	if (waiter->owned)
-		waiter->queue->watched = thread ? (int)number_of(thread) : NO_THREAD;
-	waiter->word = waiter->queue->word;
-	dequeue(waiter);
-	waiter->outcome = outcome;
-	sim_release(&waiter->woken);
-	if (!thread)
-		((struct async *)waiter)->completed = ++last_completion;
-	if (thread && thread->asleep) {
-		thread->asleep = false;
-		sim_unpark(number_of(thread));
-	}
+	sim_acquire(&order->sync);
 }
 
-static void change_word(struct memwait_change *change)
+static void no_room(const char *what)
+{
+	sim_fail("the model has too few %s", what);
+	abort();
+}
+
+static int key_of(struct key *key, uint64_t address, uint32_t flags)
+{
+	*key = (struct key){ .space = flags & MEMWAIT_PRIVATE, .offset = address };
+	return 0;
+}
+
+static int copy_in(void *to, uint64_t address, size_t size)
+{
+	memcpy(to, (void *)(uintptr_t)address, size);
+	return 0;
+}
+
+/* The library's own words are not part of the simulation. */
+static bool is_simulated(uint64_t address)
+{
+	return address - (uintptr_t)sim_memory < SIM_MEMORY;
+}
+
+static int load_word(uint64_t *value, uint64_t address, size_t size)
+{
+	if (is_simulated(address))
+		*value = sim_peek((void *)(uintptr_t)address, size);
+	else
+		memcpy(value, (void *)(uintptr_t)address, size);
+	return 0;
+}
+
+static int change_word(uint32_t *word, uint32_t operation, uint32_t operand, uint32_t *old)
 {
 	static const enum sim_operation operations[] = {
 		SIM_SET, SIM_ADD, SIM_AND, SIM_OR, SIM_XOR,
 	};
-	uint64_t word = change->notify.addr & ~3ULL;
 
-	change->old = sim_change_u32((void *)(uintptr_t)word,
-				     operations[change->operation & ~MEMWAIT_CHANGE_IF_NONE_WOKEN],
-				     change->operand);
-	sim_note("change %llx: it was %x", (unsigned long long)word, change->old);
+	*old = sim_change_u32(word, operations[operation], operand);
+	sim_note("change %p: it was %x", (void *)word, *old);
+	return 0;
 }
 
-/* If @change is not NULL and no waiter is woken, performs the change under the lock. */
-static unsigned int notify_or_change(uint64_t word, uint32_t count, struct memwait_change *change)
+static int check_access(uint64_t address, size_t size, bool write)
 {
-	struct queue *queue = queue_of(word);
-	unsigned int woken = 0;
-
-	if (queue->nr || change)
-		lock(queue);
-	while (queue->nr && woken < count) {
-		wake(queue->waiters[0], MEMWAIT_OK);
-		woken++;
-	}
-	if (change && !woken)
-		change_word(change);
-	/* A later wait is ordered after a notify that found no waiter. */
-	unlock(queue);
-	sim_note("notified %llx: %u", (unsigned long long)word, woken);
-	return woken;
+	return 0;
 }
 
-static unsigned int notify(uint64_t word, uint32_t count)
+static uint64_t now(bool realtime)
 {
-	return notify_or_change(word, count, NULL);
+	return NOW_NS;
 }
 
-/*
- * Notifies the oldest waiter that has asked for death notifications. After that the queue watches
- * this waiter.
- */
-static void notify_of_death(struct queue *queue, int thread)
+static pid_t process(void)
 {
-	unsigned int i = 0;
+	return 1;
+}
 
-	if (queue->watched != thread)
+static bool has_ended(struct thread *thread)
+{
+	if (thread->driver.dead && sim_is_running())
+		order_acquire(&thread->driver.death);
+	return thread->driver.dead;
+}
+
+static void let_fall_asleep(struct wait *wait)
+{
+}
+
+static void wake_up(struct wait *wait)
+{
+	if (!wait->thread->driver.asleep)
 		return;
-	lock(queue);
-	while (i < queue->nr && !queue->waiters[i]->owned)
-		i++;
-	if (i < queue->nr)
-		wake(queue->waiters[i], MEMWAIT_OWNER_DIED);
-	else
-		queue->watched = NO_THREAD;
-	unlock(queue);
+	wait->thread->driver.asleep = false;
+	sim_unpark((unsigned int)(wait->thread - shared->threads));
+}
+
+static void deadline_was_set(const struct wait *wait)
+{
+}
+
+static void become_readable(struct context *context)
+{
 }
 
 /* Ends the execution if no thread that could run is left. */
 static void check_end(void)
 {
+	struct thread *threads = shared->threads;
 	unsigned int i;
 
-	if (!may_all_stop)
+	if (!shared->driver.may_all_stop)
 		return;
-	for (i = 0; i < nr_threads; i++) {
-		if (!threads[i].asleep && !threads[i].ended)
+	for (i = 0; i < shared->driver.nr_threads; i++) {
+		if (!threads[i].driver.asleep && !threads[i].driver.ended)
 			return;
 	}
-	if (!may_all_stop())
+	if (!shared->driver.may_all_stop())
 		return;
-	stopping = true;
-	for (i = 0; i < nr_threads; i++) {
-		if (threads[i].asleep) {
-			threads[i].asleep = false;
+	shared->driver.stopping = true;
+	for (i = 0; i < shared->driver.nr_threads; i++) {
+		if (threads[i].driver.asleep) {
+			threads[i].driver.asleep = false;
 			if (i != sim_thread())
 				sim_unpark(i);
 		}
@@ -354,391 +310,121 @@ static void check_end(void)
 
 static void die(void)
 {
-	struct thread *thread = current();
-	unsigned int i;
+	struct thread *thread = current_thread();
 
 	sim_note("dies");
-	thread->dead = true;
-	sim_release(&thread->death);
-	for (i = 0; i < nr_queues; i++)
-		notify_of_death(&queues[i], (int)number_of(thread));
-	longjmp(thread->end, 1);
+	thread->driver.dead = true;
+	order_release(&thread->driver.death);
+	end_waits_of(thread);
+	report_death(thread->id, false);
+	longjmp(thread->driver.end, 1);
+}
+
+/* The thread dies at its next step, and may die here. */
+static bool dies_now(const struct thread *thread)
+{
+	return thread->driver.life == 1 && thread->driver.dies_of_it && sim_random(2);
 }
 
 /* See sim.h. */
 void sim_user_step(void)
 {
-	struct thread *thread = current();
+	struct thread *thread = current_thread();
 
-	if (thread->life && !--thread->life && thread->dies_of_it)
+	if (thread->driver.life && !--thread->driver.life && thread->driver.dies_of_it)
 		die();
 }
 
 void device_thread(void (*function)(unsigned int thread), unsigned int number)
 {
-	struct thread *thread = &threads[number];
-
-	if (!setjmp(thread->end))
+	if (!setjmp(shared->threads[number].driver.end))
 		function(number);
 	/*
 	 * After longjmp() the variables have the values that they had at setjmp(). Therefore the
 	 * thread is determined again.
 	 */
-	threads[sim_thread()].ended = true;
+	current_thread()->driver.ended = true;
 	check_end();
-}
-
-static bool is_dead_owner(uint64_t id)
-{
-	return id && (id < FIRST_ID || id >= FIRST_ID + SIM_THREADS ||
-		      threads[id - FIRST_ID].dead);
-}
-
-static uint64_t named_by(const struct memwait_wait *wait)
-{
-	if (!(wait->flags & MEMWAIT_OWNED) ||
-	    (wait->flags & MEMWAIT_SIZE_MASK) != MEMWAIT_SIZE_U64)
-		return 0;
-	return wait->expected & MEMWAIT_OWNER_MASK;
 }
 
 /*
- * The result is ordered after everything that the dead thread did. An id that never existed orders
- * nothing.
+ * Sleeps until the waiter is woken, its time is over, or the thread dies. If the thread is killed
+ * after a notify has counted it, die() passes the notify on.
  */
-static int owner_has_died(uint64_t id)
+static int sleep_on(struct wait *wait, uint32_t *index)
 {
-	if (id >= FIRST_ID && id < FIRST_ID + SIM_THREADS)
-		sim_acquire(&threads[id - FIRST_ID].death);
-	return MEMWAIT_OWNER_DIED;
-}
+	struct thread *thread = wait->thread;
+	bool dies = dies_now(thread), woken;
+	int ret = MEMWAIT_TIMED_OUT;
 
-static bool is_equal(const struct memwait_wait *wait)
-{
-	size_t size = 1U << (wait->flags & MEMWAIT_SIZE_MASK);
-	const unsigned char *word = (void *)(uintptr_t)wait->addr;
-	/* The library's own word of a loop is not part of the simulation. */
-	uint64_t value = word >= sim_memory && word < sim_memory + SIM_MEMORY ?
-			 sim_peek(word, size) : *(const uint32_t *)word;
-	uint64_t expected = size == 8 ? wait->expected : (uint32_t)wait->expected;
-
-	sim_note("wait for %llx while it is %llx: it is %llx", (unsigned long long)wait->addr,
-		 (unsigned long long)expected, (unsigned long long)value);
-	return value == expected;
-}
-
-/* Sleeps until the waiter is woken, its time is over, or the thread dies. */
-static int sleep_in(struct waiter *waiter, bool timed)
-{
-	struct thread *thread = current();
-	bool dies = thread->life == 1 && thread->dies_of_it && sim_random(2);
-	struct queue *queue;
-	bool woken;
-
-	thread->asleep = true;
+	thread->driver.asleep = true;
 	check_end();
-	woken = stopping || sim_park(timed || dies);
-	thread->asleep = false;
-	if (stopping)
-		longjmp(thread->end, 1);
-	if (!woken) {
-		queue = waiter->queue;
-		lock(queue);
-		dequeue(waiter);
-		unlock(queue);
-		if (dies)
-			die();
-		return MEMWAIT_TIMED_OUT;
+	woken = shared->driver.stopping ||
+		sim_park(wait->deadline < NOW_NS + 1000000000 || dies);
+	thread->driver.asleep = false;
+	if (shared->driver.stopping)
+		longjmp(thread->driver.end, 1);
+	if (woken) {
+		order_acquire(&wait->woken);
+		ret = wait->outcome;
+		*index = wait->index;
+		dies = ret == MEMWAIT_OK && dies_now(thread);
 	}
-	sim_acquire(&waiter->woken);
-	return waiter->outcome;
-}
-
-/* Queues a waiter, which may have an id. Returns MEMWAIT_PENDING, or the outcome. */
-static int join(struct waiter *waiter, const struct memwait_wait *wait, bool has_id)
-{
-	uint64_t now = DEVICE_NOW * 1000000000ULL;
-	uint64_t owner = named_by(wait);
-	struct queue *queue;
-
-	if (wait->flags & MEMWAIT_OWNED && !has_id)
-		return -EPERM;
-	if (!is_equal(wait))
-		return MEMWAIT_NOT_EQUAL;
-	if (is_dead_owner(owner))
-		return owner_has_died(owner);
-	if (wait->deadline <= now)
-		return MEMWAIT_TIMED_OUT;
-
-	sim_step();
-	queue = queue_of(wait->addr);
-	lock(queue);
-	if (!is_equal(wait)) {
-		unlock(queue);
-		return MEMWAIT_NOT_EQUAL;
-	}
-	if (is_dead_owner(owner)) {
-		unlock(queue);
-		return owner_has_died(owner);
-	}
-	memset(waiter, 0, sizeof(*waiter));
-	waiter->owned = wait->flags & MEMWAIT_OWNED;
-	append(queue, waiter);
-	if (owner)
-		queue->watched = (int)(owner - FIRST_ID);
-	unlock(queue);
-	return MEMWAIT_PENDING;
-}
-
-static int wait_on(const struct memwait_wait *wait)
-{
-	struct thread *thread = current();
-	uint64_t now = DEVICE_NOW * 1000000000ULL;
-	int ret = join(&thread->waiter, wait, thread->has_id);
-
-	if (ret != MEMWAIT_PENDING)
-		return ret;
-	return sleep_in(&thread->waiter, wait->deadline < now + 1000000000);
-}
-
-/* Accepts one wait without a deadline. */
-static int wait_async(int fd, const struct memwait_wait_async *batch)
-{
-	struct memwait_async *entry = (void *)(uintptr_t)batch->waits;
-	struct async *async = asyncs;
-
-	while (async < asyncs + ASYNC_WAITS && async->id)
-		async++;
-	if (async == asyncs + ASYNC_WAITS) {
-		sim_fail("more async waits than the model has");
-		return -ENOSPC;
-	}
-	entry->result = join(&async->waiter, &entry->wait, true);
-	if (entry->result == MEMWAIT_PENDING) {
-		/* No other thread has run since the wait was queued. */
-		async->waiter.is_async = true;
-		async->id = ++last_id;
-		async->user_data = entry->user_data;
-		async->completed = 0;
-		async->fd = fd;
-		entry->id = async->id;
-	}
-	return 1;
-}
-
-static void leave(struct async *async)
-{
-	struct queue *queue = async->waiter.queue;
-
-	lock(queue);
-	dequeue(&async->waiter);
-	unlock(queue);
-	async->id = 0;
-}
-
-static int cancel(int fd, const struct memwait_cancel *cancel)
-{
-	struct async *async;
-
-	for (async = asyncs; async < asyncs + ASYNC_WAITS; async++) {
-		if (async->id == cancel->id && async->fd == fd && !async->completed) {
-			leave(async);
-			return 0;
-		}
-	}
-	return -ENOENT;
-}
-
-/* The completion to be read next, or NULL. */
-static struct async *next_completed(int fd)
-{
-	struct async *async, *next = NULL;
-
-	for (async = asyncs; async < asyncs + ASYNC_WAITS; async++) {
-		if (async->id && async->completed && async->fd == fd &&
-		    (!next || async->completed < next->completed))
-			next = async;
-	}
-	return next;
-}
-
-static size_t read_completions(int fd, struct memwait_completion *completions, size_t most)
-{
-	struct async *async;
-	size_t n;
-
-	for (n = 0; n < most; n++) {
-		async = next_completed(fd);
-		if (!async)
-			break;
-		sim_acquire(&async->waiter.woken);
-		completions[n] = (struct memwait_completion){
-			.user_data = async->user_data,
-			.id = async->id,
-			.result = async->waiter.outcome,
-			.count = async->waiter.outcome == MEMWAIT_OK,
-		};
-		async->id = 0;
-	}
-	return n;
-}
-
-/* Closes a context. Notifies that were not read are passed on. */
-static void close_context(int fd)
-{
-	struct async *async;
-
-	for (async = asyncs; async < asyncs + ASYNC_WAITS; async++) {
-		if (!async->id || async->fd != fd)
-			continue;
-		if (!async->completed) {
-			leave(async);
-			continue;
-		}
-		async->id = 0;
-		if (async->waiter.outcome == MEMWAIT_OK)
-			notify(async->waiter.word, 1);
-	}
-}
-
-/* Like wait_on(). If the thread is killed after a notify has counted it, passes the notify on. */
-static int wait_or_die(const struct memwait_wait *wait)
-{
-	struct thread *thread = current();
-	int ret = wait_on(wait);
-
-	if (ret == MEMWAIT_OK && thread->life == 1 && thread->dies_of_it && sim_random(2)) {
-		notify(thread->waiter.word, 1);
+	if (dies)
 		die();
-	}
+	free_wait(wait);
 	return ret;
 }
 
-static int change_notify(struct memwait_change *change)
-{
-	const unsigned char *word = (void *)(uintptr_t)change->notify.addr;
-
-	/* When the library opens the device, it tests for the ioctl with its own word. */
-	if (word < sim_memory || word >= sim_memory + SIM_MEMORY)
-		return 0;
-	if (change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN)
-		return (int)notify_or_change(change->notify.addr, change->notify.count, change);
-	change_word(change);
-	sim_step();
-	return change->notify.count ? (int)notify(change->notify.addr, change->notify.count) : 0;
-}
-
-static int waiters(const struct memwait_notify *argument)
-{
-	struct queue *queue = queue_of(argument->addr);
-
-	/* The kernel locks the bucket even if the word has no queue. */
-	lock(queue);
-	unlock(queue);
-	return (int)queue->nr;
-}
-
-static int notify_many(const struct memwait_notify_many *many)
-{
-	const struct memwait_notify *notifies = (const void *)(uintptr_t)many->notifies;
-	uint32_t *woken = (uint32_t *)(uintptr_t)many->woken;
-	uint32_t i, nr;
-
-	for (i = 0; i < many->count; i++) {
-		sim_step();
-		nr = notify(notifies[i].addr, notifies[i].count);
-		if (woken)
-			woken[i] = nr;
-	}
-	return (int)i;
-}
-
-static int info(struct memwait_info *info)
-{
-	*info = (struct memwait_info){
-		.features = MEMWAIT_FEATURE_WAIT_U64 | MEMWAIT_FEATURE_OWNERS,
-		.max_group = MEMWAIT_GROUP_MAX,
-	};
-	return 0;
-}
-
-static int call_device(int fd, unsigned long command, void *argument)
-{
-	struct memwait_notify_wait *both = argument;
-	struct memwait_notify *one = argument;
-	struct memwait_owner *owner = argument;
-
-	switch (command) {
-	case MEMWAIT_IOC_INFO:
-		return info(argument);
-	case MEMWAIT_IOC_WAIT:
-		return wait_or_die(argument);
-	case MEMWAIT_IOC_NOTIFY:
-		return (int)notify(one->addr, one->count);
-	case MEMWAIT_IOC_NOTIFY_WAIT:
-		both->notified = notify(both->notify.addr, both->notify.count);
-		sim_step();
-		return wait_or_die(&both->wait);
-	case MEMWAIT_IOC_NOTIFY_MANY:
-		return notify_many(argument);
-	case MEMWAIT_IOC_WAITERS:
-		return waiters(argument);
-	case MEMWAIT_IOC_CHANGE_NOTIFY:
-		return change_notify(argument);
-	case MEMWAIT_IOC_WAIT_ASYNC:
-		return wait_async(fd, argument);
-	case MEMWAIT_IOC_CANCEL:
-		return cancel(fd, argument);
-	case MEMWAIT_IOC_OWNER:
-		if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
-			owner->id = FIRST_ID + SIM_THREADS + (uint64_t)fd;
-			return 0;
-		}
-		current()->has_id = true;
-		owner->id = FIRST_ID + sim_thread();
-		return 0;
-	}
-	sim_fail("the model has no call %lx", command);
-	return -ENOTTY;
-}
+/* The wrappers. */
 
 /* While only one thread runs, no waiter can be woken, and the thread must not sleep. */
 static int call_alone(unsigned long command, void *argument)
 {
-	const struct memwait_wait *wait = argument;
-
-	if (command == MEMWAIT_IOC_INFO)
-		return info(argument);
-	if (command != MEMWAIT_IOC_WAIT)
-		return 0;
-	return is_dead_owner(named_by(wait)) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;
-}
-
-/* Returns whether the library only tests whether the module has an ioctl. */
-static bool is_invalid(unsigned long command, const void *argument)
-{
 	const struct memwait_owner *owner = argument;
 
-	return command == MEMWAIT_IOC_OWNER && owner->reserved;
+	switch (command) {
+	case MEMWAIT_IOC_INFO:
+		return info(argument);
+	case MEMWAIT_IOC_OWNER:
+		return owner->reserved ? -EINVAL : 0;
+	case MEMWAIT_IOC_WAIT:
+		return names_dead_owner(argument) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;
+	}
+	return 0;
 }
 
-static bool is_descriptor(int fd)
+static bool call_fails(unsigned long command)
 {
-	return fd >= DEVICE && fd < DEVICE + DESCRIPTORS && is_open[fd - DEVICE];
+	const struct driver_thread *thread = &current_thread()->driver;
+
+	return thread->fails || (thread->cannot_wake && (command == MEMWAIT_IOC_NOTIFY ||
+							 command == MEMWAIT_IOC_CHANGE_NOTIFY));
 }
 
-static int call(int fd, unsigned long command, void *argument)
+static struct context *context_of(int fd)
 {
-	if (!is_descriptor(fd))
+	if (fd < DEVICE || fd >= DEVICE + CONTEXTS || !shared->contexts[fd - DEVICE].used)
+		return NULL;
+	return &shared->contexts[fd - DEVICE];
+}
+
+static int call(struct context *context, unsigned long command, void *argument)
+{
+	const struct memwait_change *change = argument;
+
+	if (!context)
 		return -EBADF;
-	if (sim_is_running() && missing)
+	if (!sim_is_running())
+		return call_alone(command, argument);
+	if (shared->driver.missing)
 		return -ENODEV;
-	if (sim_is_running() && call_fails(command))
+	if (call_fails(command))
 		return -EMFILE;
-	if (is_invalid(command, argument))
-		return -EINVAL;
-	return sim_is_running() ? call_device(fd, command, argument) :
-				  call_alone(command, argument);
+	/* When the library opens the device, it tests for the ioctl with its own word. */
+	if (command == MEMWAIT_IOC_CHANGE_NOTIFY && !is_simulated(change->notify.addr))
+		return 0;
+	return device_call(context, command, argument);
 }
 
 static void step(void)
@@ -751,15 +437,8 @@ static void step(void)
 
 int __wrap_ioctl(int fd, unsigned long command, void *argument)
 {
-	int ret;
-
 	step();
-	ret = call(fd, command, argument);
-	if (ret < 0) {
-		errno = -ret;
-		return -1;
-	}
-	return ret;
+	return result(call(context_of(fd), command, argument));
 }
 
 /*
@@ -767,7 +446,7 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
  */
 static void descriptor_step(void)
 {
-	if (sim_is_running() && !missing && !current()->fails)
+	if (sim_is_running() && !shared->driver.missing && !current_thread()->driver.fails)
 		step();
 }
 
@@ -776,39 +455,39 @@ int __wrap_open(const char *path, int flags, ...)
 	int i = 0;
 
 	descriptor_step();
-	while (i < DESCRIPTORS && is_open[i])
+	while (i < CONTEXTS && shared->contexts[i].used)
 		i++;
-	if (i == DESCRIPTORS) {
-		sim_fail("more descriptors than the model has");
-		errno = EMFILE;
-		return -1;
-	}
-	is_open[i] = true;
+	if (i == CONTEXTS)
+		no_room("descriptors");
+	open_context(&shared->contexts[i]);
 	return DEVICE + i;
 }
 
 int __wrap_close(int fd)
 {
-	if (fd < DEVICE || fd >= DEVICE + DESCRIPTORS)
+	struct context *context;
+
+	if (fd < DEVICE || fd >= DEVICE + CONTEXTS)
 		return __real_close(fd);
 	descriptor_step();
-	if (!is_descriptor(fd)) {
-		errno = EBADF;
-		return -1;
-	}
-	close_context(fd);
-	is_open[fd - DEVICE] = false;
+	context = context_of(fd);
+	if (!context)
+		return result(-EBADF);
+	release_context(context);
 	return 0;
 }
 
 ssize_t __wrap_read(int fd, void *buffer, size_t size)
 {
+	struct context *context;
 	size_t n;
 
-	if (fd < DEVICE || fd >= DEVICE + DESCRIPTORS)
+	if (fd < DEVICE || fd >= DEVICE + CONTEXTS)
 		return __real_read(fd, buffer, size);
 	step();
-	n = read_completions(fd, buffer, size / sizeof(struct memwait_completion));
+	context = context_of(fd);
+	n = context ? take_completions(context, buffer, size / sizeof(struct memwait_completion)) :
+		      0;
 	errno = EAGAIN;
 	return n ? (ssize_t)(n * sizeof(struct memwait_completion)) : -1;
 }
@@ -819,7 +498,8 @@ int __wrap_fstat(int fd, struct stat *st)
 	bool is;
 
 	descriptor_step();
-	is = is_descriptor(fd) && !missing && !(sim_is_running() && current()->fails);
+	is = context_of(fd) && !shared->driver.missing &&
+	     !(sim_is_running() && current_thread()->driver.fails);
 	descriptor_step();
 	memset(st, 0, sizeof(*st));
 	st->st_mode = S_IFCHR;
