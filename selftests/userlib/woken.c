@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Waiters that die after they were woken, for each object, and waiters that die at a barrier. */
 #include "robust_test.h"
-
-/* An object that a thread can wait for. */
-struct thing {
-	const char *name;
-	unsigned int kind;
-	int (*set_up)(struct shared *shared, unsigned int kind);
-	int (*take)(struct shared *shared);	/* waits, for at most half a minute */
-	int (*give)(struct shared *shared);	/* wakes one waiter */
-};
+#include "objects_test.h"
 
 static const struct timespec *deadline(void)
 {
@@ -19,94 +11,18 @@ static const struct timespec *deadline(void)
 	return &time;
 }
 
-#define SHARED_CALL(name, call)	ADAPTER(name, struct shared *shared, call)
-
-static int set_up_mutex(struct shared *shared, unsigned int kind)
+/* Whether a give wakes one waiter in another process, which may die without excluding others. */
+static bool wakes_one(const struct object *object)
 {
-	return memwait_mutex_init(&shared->mutex, kind) ?: memwait_mutex_lock(&shared->mutex);
+	return !is_private(object) && !dead_excludes(object) && !object->way->lets_all_go &&
+	       !object->way->has_gate && !object->way->meets;
 }
 
-SHARED_CALL(take_mutex, memwait_mutex_clocklock(&shared->mutex, CLOCK_MONOTONIC, deadline()))
-SHARED_CALL(give_mutex, memwait_mutex_unlock(&shared->mutex))
-
-static int set_up_rwlock(struct shared *shared, unsigned int kind)
+/* Waits for at most half a minute. The first waiter can be kept from running. */
+static int wait_as(int number, const struct way *way, void *memory)
 {
-	return memwait_rwlock_init(&shared->rwlock, kind) ?: memwait_rwlock_wrlock(&shared->rwlock);
+	return !number && pin(0) ? 100 : way->wait_until(memory, CLOCK_MONOTONIC, deadline());
 }
-
-SHARED_CALL(take_rwlock, memwait_rwlock_clockwrlock(&shared->rwlock, CLOCK_MONOTONIC, deadline()))
-SHARED_CALL(take_to_read, memwait_rwlock_clockrdlock(&shared->rwlock, CLOCK_MONOTONIC, deadline()))
-SHARED_CALL(give_rwlock, memwait_rwlock_unlock(&shared->rwlock))
-
-static int set_up_sem(struct shared *shared, unsigned int kind)
-{
-	return memwait_sem_init(&shared->sem, 0, 0);
-}
-
-SHARED_CALL(take_sem, memwait_sem_clockwait(&shared->sem, CLOCK_MONOTONIC, deadline()))
-SHARED_CALL(give_sem, memwait_sem_post(&shared->sem))
-
-/* The channel is empty in one half of the cases, and full in the other half. */
-static memwait_channel_t *channel_of(struct shared *shared)
-{
-	return (memwait_channel_t *)shared->channel;
-}
-
-static int set_up_channel(struct shared *shared, unsigned int full)
-{
-	const uint64_t item = 1;
-
-	if (memwait_channel_init(channel_of(shared), sizeof(shared->channel), 0, sizeof(item), 1))
-		return -1;
-	return full ? memwait_channel_send(channel_of(shared), &item, sizeof(item)) : 0;
-}
-
-static int receive(struct shared *shared)
-{
-	uint64_t item;
-
-	return memwait_channel_clockrecv(channel_of(shared), &item, sizeof(item), CLOCK_MONOTONIC,
-					 deadline());
-}
-
-static int send_item(struct shared *shared)
-{
-	const uint64_t item = 1;
-
-	return memwait_channel_clocksend(channel_of(shared), &item, sizeof(item), CLOCK_MONOTONIC,
-					 deadline());
-}
-
-static int set_up_cond(struct shared *shared, unsigned int kind)
-{
-	return memwait_mutex_init(&shared->mutex, kind) ?: memwait_cond_init(&shared->cond, 0);
-}
-
-static int wait_for_cond(struct shared *shared)
-{
-	int err = memwait_mutex_lock(&shared->mutex);
-
-	if (!err)
-		err = memwait_cond_clockwait(&shared->cond, &shared->mutex, CLOCK_MONOTONIC,
-					     deadline());
-	return err ? err : memwait_mutex_unlock(&shared->mutex);
-}
-
-SHARED_CALL(signal_cond, memwait_cond_signal(&shared->cond))
-
-static const struct thing things[] = {
-	{ "mutex", MEMWAIT_MUTEX_NORMAL, set_up_mutex, take_mutex, give_mutex },
-	{ "recursive mutex", MEMWAIT_MUTEX_RECURSIVE, set_up_mutex, take_mutex, give_mutex },
-	{ "robust mutex", MEMWAIT_MUTEX_ROBUST, set_up_mutex, take_mutex, give_mutex },
-	{ "rwlock, writers", 0, set_up_rwlock, take_rwlock, give_rwlock },
-	{ "rwlock, readers", 0, set_up_rwlock, take_to_read, give_rwlock },
-	{ "robust rwlock", MEMWAIT_RWLOCK_ROBUST, set_up_rwlock, take_rwlock, give_rwlock },
-	{ "semaphore", 0, set_up_sem, take_sem, give_sem },
-	{ "channel, receivers", 0, set_up_channel, receive, send_item },
-	{ "channel, senders", 1, set_up_channel, send_item, receive },
-	{ "condition", MEMWAIT_MUTEX_NORMAL, set_up_cond, wait_for_cond, signal_cond },
-	{ "condition, robust", MEMWAIT_MUTEX_ROBUST, set_up_cond, wait_for_cond, signal_cond },
-};
 
 /*
  * The first of two waiters is woken and is stopped before it returns to its program. The notify has
@@ -114,22 +30,21 @@ static const struct thing things[] = {
  */
 ROBUST_TEST(L7_a_woken_waiter_dies)
 {
-	struct shared *shared = self->shared;
+	void *memory = self->shared;
+	const struct object *object;
 	pid_t pids[2];
-	size_t i;
 	int j;
 
-	for (i = 0; i < ARRAY_SIZE(things); i++) {
-		const struct thing *thing = &things[i];
+	for_each_object(object, wakes_one(object)) {
+		const struct way *way = object->way;
 
-		memset(shared, 0, sizeof(*shared));
-		ASSERT_EQ(0, thing->set_up(shared, thing->kind));
+		ASSERT_EQ(0, way->make(memory, object->kind));
 		for (j = 0; j < 2; j++) {
-			pids[j] = run_in_child(!j && pin(0) ? 100 : thing->take(shared));
+			pids[j] = run_in_child(wait_as(j, way, memory));
 			await_asleep(pids[j]);
 		}
 		ASSERT_EQ(0, pin(20));
-		EXPECT_EQ(0, thing->give(shared));
+		EXPECT_EQ(0, way->give(memory));
 		kill(pids[0], SIGSTOP);
 		ASSERT_EQ(0, pin(0));
 		sleep_until(strchr("TZ", thread_state(pids[0])));
@@ -140,13 +55,15 @@ ROBUST_TEST(L7_a_woken_waiter_dies)
 		if (thread_state(pids[0]) == 'Z') {
 			for (j = 0; j < 2; j++)
 				kill_child(pids[j]);
-			i--;
+			object--;
 			continue;
 		}
-		EXPECT_EQ('S', thread_state(pids[1]));
+		EXPECT_EQ('S', thread_state(pids[1])) {
+			TH_LOG("%s", object->name);
+		}
 		EXPECT_EQ(128 + SIGKILL, kill_child(pids[0]));
 		EXPECT_EQ(0, child_status(pids[1])) {
-			TH_LOG("%s", thing->name);
+			TH_LOG("%s", object->name);
 		}
 	}
 }
