@@ -166,6 +166,9 @@ USERLIB_TEST(R2_sizes_and_errors)
 		EXPECT_EQ(EPIPE, memwait_channel_send(channel, in, size));
 		for (n = 0; n < 3; n++)
 			EXPECT_EQ(0, memwait_channel_recv(channel, out, size));
+		/* There is room again, but the channel is closed. */
+		EXPECT_EQ(EPIPE, memwait_channel_trysend(channel, in, size));
+		EXPECT_EQ(EPIPE, memwait_channel_send(channel, in, size));
 		EXPECT_EQ(EPIPE, memwait_channel_recv(channel, out, size));
 		EXPECT_EQ(EPIPE, memwait_channel_tryrecv(channel, out, size));
 		EXPECT_EQ(0, memwait_channel_close(channel));
