@@ -354,8 +354,8 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 			atomic_store_explicit(&memwait_device_context, lost, memory_order_relaxed);
 	} else if (error != -EBADF &&
 		   /*
-		    * relaxed: see device_get_first(). Otherwise another thread has opened the device
-		    * in the meantime.
+		    * relaxed: see device_get_first(). Otherwise another thread has opened the
+		    * device in the meantime.
 		    */
 		   atomic_load_explicit(device_context(), memory_order_relaxed) == context) {
 		return false;
