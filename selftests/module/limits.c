@@ -324,7 +324,7 @@ LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
 	/* The kernel charges memory for each CPU ahead of time. */
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_EQ(0, enter_cgroup());
-	/* Memory that the process uses for the first time is charged too, perhaps as a huge page. */
+	/* Memory that is touched for the first time is charged too, perhaps as a huge page. */
 	memset(fds, 0, sizeof(fds));
 	memset(other_fds, 0, sizeof(other_fds));
 	/*

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * R37: tracepoints record exactly the events that happened. The order is not checked, because a
- * woken thread may record its event before the thread that woke it. R31: one test uses the events to
- * see an order.
+ * woken thread may record its event before the thread that woke it. R31: one test uses the events
+ * to see an order.
  */
 #include "async_test.h"
 #include "../patching_test.h"
