@@ -7,6 +7,7 @@
 #include "ioctl_test.h"
 #include "objects_test.h"
 
+#define ROOM	1024		/* for one object */
 #define ALL	0xff		/* value of all bytes after the object is gone */
 
 /*
@@ -19,7 +20,7 @@ static int notify_words(const void *object, unsigned int kind, size_t step)
 	int woken = 0;
 	size_t i;
 
-	for (i = 0; i < OBJECT_SIZE; i += step)
+	for (i = 0; i < ROOM; i += step)
 		woken += memwait_notify((const char *)object + i, MEMWAIT_ALL, flags);
 	return woken;
 }
@@ -78,7 +79,7 @@ USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
 		ASSERT_EQ(0, way->make(object, kind));
 		counted = counted_by(&counted, self->loop);
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
-		for (byte = 1, n = 0; byte < OBJECT_SIZE; byte += 4)
+		for (byte = 1, n = 0; byte < ROOM; byte += 4)
 			n += memwait_waiters(object + byte, kind & MEMWAIT_PRIVATE);
 		/* Writers that have passed the gate wait for readers on another byte. */
 		EXPECT_EQ(is_handed_over(it) && way->give_back && !way->has_gate, n) {
@@ -123,14 +124,14 @@ static int use_and_free(void *arg)
 	int ret = leave(way, handover->object, way->wait(handover->object));
 
 	ret = ret ? ret : way->destroy(handover->object);
-	memset(handover->object, ALL, OBJECT_SIZE);
+	memset(handover->object, ALL, ROOM);
 	return ret;
 }
 
 USERLIB_TEST(L14_a_late_notify_during_an_unlock)
 {
 	struct handover handover;
-	char others[OBJECT_SIZE];
+	char others[ROOM];
 	const struct object *it;
 
 	memset(others, ALL, sizeof(others));
@@ -149,7 +150,7 @@ USERLIB_TEST(L14_a_late_notify_during_an_unlock)
 		EXPECT_EQ(0, runner_join(&handover.waiter)) {
 			TH_LOG("%s", it->name);
 		}
-		EXPECT_EQ(0, memcmp(others, handover.object, OBJECT_SIZE)) {
+		EXPECT_EQ(0, memcmp(others, handover.object, ROOM)) {
 			TH_LOG("%s", it->name);
 		}
 	}
