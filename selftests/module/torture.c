@@ -744,7 +744,7 @@ static void torture(struct __test_metadata *_metadata, enum mode mode)
 	shared->seed = seed ? strtoull(seed, NULL, 0) : now_ns(CLOCK_REALTIME);
 	TH_LOG("seed %llu", (unsigned long long)shared->seed);
 
-	sched_getaffinity(0, sizeof(cpus), &cpus);
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(cpus), &cpus));
 	wild_memfd = memfd_create("wild", MFD_CLOEXEC);
 	ASSERT_EQ(0, ftruncate(memfd, size) | ftruncate(wild_memfd, size));
 	areas[INHERITED] = shared_page(size);
