@@ -2,35 +2,48 @@
 /*
  * A thread that holds a lock of a channel is stalled. Operations and calls that only try do not
  * wait for that thread, and loops continue. After the stalled thread has continued, no other thread
- * depends on these operations and loops.
+ * depends on these operations and loops. The stalled thread, or a waiter that was woken, may also
+ * be killed.
  */
 #include "channel_test.h"
 #include "ioctl_test.h"
 
-/* Set in a thread that is stalled before its next notify, which may then fail. */
+/*
+ * Set in a thread that is stalled: before its next notify, which may then fail, or after its next
+ * wait.
+ */
 static __thread struct stalled *stalled;
 
 struct stalled {
 	memwait_channel_t *channel;
 	uint64_t item;
-	bool receives;
+	bool receives, after_wait;
 	int is_stalled, may_continue, error;
 };
+
+static void stall(struct stalled *here)
+{
+	stalled = NULL;
+	__atomic_store_n(&here->is_stalled, 1, __ATOMIC_RELEASE);
+	spin_until(__atomic_load_n(&here->may_continue, __ATOMIC_ACQUIRE));
+}
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	struct stalled *here = stalled;
+	int ret;
 
-	if (here && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
-		stalled = NULL;
-		__atomic_store_n(&here->is_stalled, 1, __ATOMIC_RELEASE);
-		spin_until(__atomic_load_n(&here->may_continue, __ATOMIC_ACQUIRE));
+	if (here && !here->after_wait && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
+		stall(here);
 		if (here->error) {
 			errno = here->error;
 			return -1;
 		}
 	}
-	return ioctl_of_kernel(fd, request, argument);
+	ret = ioctl_of_kernel(fd, request, argument);
+	if (here && here->after_wait && request == MEMWAIT_IOC_WAIT)
+		stall(here);
+	return ret;
 }
 
 static int transfer(memwait_channel_t *channel, bool receives, uint64_t *item)
@@ -234,6 +247,80 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_killed_peer)
 	EXPECT_EQ(0, runner_join(&behinds));
 	EXPECT_EQ(6, behind.item);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* The notification of the death passes from the operation to the next waiter for the lock. */
+USERLIB_TEST(L6_an_operation_cancelled_at_the_lock_of_a_killed_peer)
+{
+	memwait_channel_t *channel = self->shared;
+	struct stalled *peer = (void *)((char *)self->shared + 2048);
+	struct counted_op counted = counted_by(&counted, self->loop);
+	struct blocking behind = { channel, true, 0 }, next = { channel, false, 4 };
+	struct runner behinds, nexts;
+	uint64_t item = 6;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
+	*peer = (struct stalled){ .channel = channel, .item = 7 };
+	runner_start(&behinds, transfer_blocking, &behind);
+	runner_await_asleep(&behinds);
+	child = run_in_child(transfer_and_stall(peer));
+	await_stalled(peer);
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
+							  &counted.op));
+	runner_start(&nexts, transfer_blocking, &next);
+	runner_await_asleep(&nexts);
+	ASSERT_EQ(128 + SIGKILL, kill_child(child));
+	sleep_until(mw_readable(memwait_loop_fd(self->loop)));
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, runner_join(&nexts));
+	EXPECT_EQ(0, runner_join(&behinds));
+	EXPECT_EQ(4, behind.item);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/*
+ * Two transfers wake two waiters, of which the kernel watches only the second. The first dies
+ * before it transfers, so the second leaves something for the third. The channel is not destroyed,
+ * because the killed waiter still counts.
+ */
+USERLIB_TEST(L7_a_waiter_wakes_the_next_for_what_a_killed_waiter_leaves)
+{
+	struct stalled *killed = (void *)((char *)self->shared + 2048);
+	memwait_channel_t *channel = self->shared;
+	uint64_t item = 1;
+	int receives, i;
+
+	for (receives = 0; receives < 2; receives++) {
+		void *word = (char *)channel + (receives ? RECEIVERS_WORD : SENDERS_WORD);
+		struct blocking waits[2] = {
+			{ channel, receives, 2 },
+			{ channel, receives, 3 },
+		};
+		struct runner waiters[2];
+		pid_t child;
+
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 2));
+		for (i = 0; !receives && i < 2; i++)
+			ASSERT_EQ(0, transfer(channel, false, &item));
+		*killed = (struct stalled){
+			.channel = channel,
+			.receives = receives,
+			.after_wait = true,
+		};
+		child = run_in_child(transfer_and_stall(killed));
+		await_waiters(self->fd, word, U32_SIZE, 1);
+		for (i = 0; i < 2; i++) {
+			runner_start(&waiters[i], transfer_blocking, &waits[i]);
+			await_waiters(self->fd, word, U32_SIZE, 2 + i);
+		}
+		for (i = 0; i < 2; i++)
+			ASSERT_EQ(0, transfer(channel, !receives, &item));
+		await_stalled(killed);
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiters[i]));
+	}
 }
 
 /*

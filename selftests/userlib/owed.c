@@ -300,6 +300,27 @@ USERLIB_TEST(L2_a_post_that_cannot_wake_is_not_done)
 	}
 }
 
+/* Later posts reach the maximum, and not one less. */
+USERLIB_TEST(L2_a_failed_post_of_a_fair_semaphore_does_not_count)
+{
+	struct counted_op counted = counted_by(&counted, self->loop);
+	memwait_sem_t *sem = self->shared;
+	int i, value;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_SEM_FAIR, 0));
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
+	cannot_wake = true;
+	EXPECT_EQ(EMFILE, memwait_sem_post(sem));
+	cannot_wake = false;
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	for (i = 0; i < MEMWAIT_SEM_FAIR_VALUE_MAX; i++)
+		ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(EOVERFLOW, memwait_sem_post(sem));
+	ASSERT_EQ(0, memwait_sem_getvalue(sem, &value));
+	EXPECT_EQ(MEMWAIT_SEM_FAIR_VALUE_MAX, value);
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
 static int wait_and_be_stalled(memwait_sem_t *sem, int *flag)
 {
 	stalls = flag;

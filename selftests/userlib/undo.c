@@ -202,8 +202,10 @@ USERLIB_TEST(a_notify_passes_to_the_next_waiter)
 USERLIB_TEST(an_item_is_sent_again)
 {
 	struct counted_op counted = counted_by(&counted, self->loop);
+	struct timespec past = in_time(CLOCK_MONOTONIC, -1);
 	memwait_channel_t *channel = self->shared;
 	uint32_t item, other = 2;
+	memwait_op_t late;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 2));
 	item = 1;
@@ -232,6 +234,14 @@ USERLIB_TEST(an_item_is_sent_again)
 	EXPECT_EQ(3, other);
 	ASSERT_EQ(0, memwait_channel_recv_async(channel, &item, sizeof(item), &counted.op));
 	EXPECT_EQ(2, item);
+
+	/* An operation that has timed out has received nothing. */
+	ASSERT_EQ(0, memwait_op_init(&late, self->loop, NULL, NULL));
+	while (memwait_channel_clockrecv_async(channel, &other, sizeof(other), CLOCK_MONOTONIC,
+					       &past, &late) == EINPROGRESS)
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
+	EXPECT_EQ(0, memwait_op_undo(&late));
+	EXPECT_EQ(0, memwait_channel_length(channel));
 
 	/* No send is possible: the item remains with the caller. */
 	ASSERT_EQ(0, memwait_channel_close(channel));
