@@ -83,7 +83,9 @@
  * touches nothing afterwards, so it is sufficient that destroy waits for the lock. Any other call
  * is a user of its side (users.c) as soon as it has to wait, finds waiters when it unlocks, or
  * closes the channel. Therefore a call that is not a user accesses nothing after it has released
- * the lock.
+ * the lock, unless it has found nothing to transfer (EAGAIN). Such a call has changed nothing, so
+ * it is as if it began only then. A receiver that waits for the senders' lock need not be a user,
+ * because it holds the receivers' lock, for which destroy waits first.
  *
  *	caller with the lock			destroy
  *	(1) become a user, if others wait	(1) if a thread holds the lock, take and release it
@@ -297,7 +299,7 @@ static void unlock_contended(struct memwait_channel *channel, struct side *side)
 }
 
 /* The counterpart of lock_free(). If an operation is waiting, it has made the lock contended. */
-static bool unlock_free(struct memwait_channel *channel, struct side *side)
+static inline bool unlock_free(struct memwait_channel *channel, struct side *side)
 {
 	uint32_t was;
 
@@ -306,13 +308,19 @@ static bool unlock_free(struct memwait_channel *channel, struct side *side)
 	       memwait_owner_release_uncontended(&side->lock.owned, memwait_known_id());
 }
 
-static void unlock(struct memwait_channel *channel, struct side *side)
+/* Not inlined: an uncontended unlock needs no stack frame for it. */
+__attribute__((__noinline__))
+static void unlock_as_user(struct memwait_channel *channel, struct side *side)
 {
-	if (unlock_free(channel, side))
-		return;
 	memwait_users_enter(&side->users, NULL);
 	unlock_contended(channel, side);
 	memwait_users_leave(&side->users, NULL);
+}
+
+static inline void unlock(struct memwait_channel *channel, struct side *side)
+{
+	if (!unlock_free(channel, side))
+		unlock_as_user(channel, side);
 }
 
 /*
@@ -381,7 +389,7 @@ static bool is_owed(struct memwait_channel *channel)
 		atomic_load_explicit(&channel->receivers.event, memory_order_relaxed)) & OWED;
 }
 
-/* Every call begins with this function. */
+/* Every call begins with this function, or with the same tests: see transfer_until(). */
 static inline int need_device(struct memwait_channel *channel)
 {
 	int ret = memwait_need_device();
@@ -517,7 +525,10 @@ static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 		set_closed(channel, &channel->receivers);
 }
 
-/* The caller holds the senders' lock. Returns 0, EAGAIN, EPIPE, or the error of a wake-up. */
+/*
+ * The caller holds the senders' lock. Returns 0, EPIPE, or the error of a wake-up; or EAGAIN:
+ * nothing has changed.
+ */
 static int put(struct memwait_channel *channel, const void *item)
 {
 	/* relaxed: the lock protects it; for CLOSED see arm() */
@@ -544,6 +555,40 @@ static int put(struct memwait_channel *channel, const void *item)
 	return ret;
 }
 
+/*
+ * The common case of put() and get(): the channel is open, no waiter has armed, and an item can be
+ * transferred. The caller holds the lock of its side. Returns false if nothing was transferred; the
+ * item, or the free slot, may have been overwritten.
+ */
+static inline bool transfer_at_once(struct memwait_channel *channel, void *item, bool sending)
+{
+	struct side *side = side_of(channel, sending);
+	/* The orders are those of put() and get(), and of move_on(). */
+	uint64_t mine = atomic_load_explicit(&side->event, memory_order_relaxed);
+	uint64_t other = atomic_load_explicit(&side_of(channel, !sending)->event,
+					      memory_order_acquire);
+
+	channel_check(channel, mine);
+	channel_check(channel, other);
+	MEMWAIT_INVARIANT(distance(sending ? mine : other, sending ? other : mine) <=
+			  channel->mask + 1);
+	/*
+	 * A waiter that arms at the other side later tries again itself, with the lock that the
+	 * caller holds.
+	 */
+	if ((mine | other) & (ARMED | CLOSED) ||
+	    (sending ? is_full(channel, mine, other) : !distance(other, mine)))
+		return false;
+	if (sending)
+		memcpy(item_at(channel, mine), item, channel->item_size);
+	else
+		memcpy(item, item_at(channel, mine), channel->item_size);
+	/* Fails if a waiter has armed at this side, or the channel was closed. */
+	return atomic_compare_exchange_strong_explicit(&side->event, &mine,
+						       moved_on(channel, mine),
+						       memory_order_release, memory_order_relaxed);
+}
+
 /* Called before the transfer waits. */
 static void become_user(struct memwait_transfer *wait)
 {
@@ -567,8 +612,7 @@ static int await_senders(struct memwait_transfer *wait)
 
 /*
  * The caller holds the receivers' lock. Returns the results of put(); or the error of
- * await_senders(), if it is unknown whether items are left. @wait: NULL: returns EAGAIN even if
- * await_senders() would be needed.
+ * await_senders(), if it is unknown whether items are left.
  */
 static int get(struct memwait_channel *channel, struct memwait_transfer *wait, void *item)
 {
@@ -581,12 +625,6 @@ static int get(struct memwait_channel *channel, struct memwait_transfer *wait, v
 
 	channel_check(channel, filled);
 	MEMWAIT_INVARIANT(distance(filled, freed) <= channel->mask + 1);
-	/*
-	 * Without @wait the call continues and is not a user: no other thread may find out that
-	 * this thread has held the lock.
-	 */
-	if (is_empty && !wait)
-		return EAGAIN;
 	if (filled & CLOSED)
 		finish_closing(channel, freed);
 	if (is_empty && !(filled & CLOSED))
@@ -797,9 +835,12 @@ static int check_call(const struct memwait_channel *channel, const void *item, s
 	return size == channel->item_size ? 0 : EMSGSIZE;
 }
 
-/* Not inlined: a call that need not wait needs no state for a wait. */
+/*
+ * All other cases. @locked: the caller holds the lock of the transfer's side. Not inlined: the
+ * common case needs no state for a wait.
+ */
 __attribute__((__noinline__))
-static int transfer_slowly(struct memwait_channel *channel, void *item, bool sending,
+static int transfer_slowly(struct memwait_channel *channel, void *item, bool sending, bool locked,
 			   const struct memwait_deadline *deadline)
 {
 	struct memwait_transfer wait = {
@@ -808,26 +849,25 @@ static int transfer_slowly(struct memwait_channel *channel, void *item, bool sen
 		.deadline = deadline,
 		.sending = sending,
 	};
+	int ret = locked ? attempt_locked(&wait, item) : EAGAIN;
 
-	return transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN);
+	return ret == EAGAIN ? transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN) : ret;
 }
 
-static int transfer_until(struct memwait_channel *channel, void *item, size_t size, bool sending,
-			  const struct memwait_deadline *deadline)
+static inline int transfer_until(struct memwait_channel *channel, void *item, size_t size,
+				 bool sending, const struct memwait_deadline *deadline)
 {
 	struct side *side = side_of(channel, sending);
 	int ret = check_call(channel, item, size);
+	bool locked;
 
 	if (ret)
 		return ret;
-	/* The common case: no failed wake-up, no close, no wait. */
-	if (memwait_has_device() && !is_owed(channel) && lock_free(channel, side)) {
-		ret = sending ? put(channel, item) : get(channel, NULL, item);
-		unlock(channel, side);
-		if (ret != EAGAIN)
-			return ret;
-	}
-	return transfer_slowly(channel, item, sending, deadline);
+	locked = memwait_has_device() && !is_owed(channel) && lock_free(channel, side);
+	if (!locked || !transfer_at_once(channel, item, sending))
+		return transfer_slowly(channel, item, sending, locked, deadline);
+	unlock(channel, side);
+	return 0;
 }
 
 /* A send only reads the item. */

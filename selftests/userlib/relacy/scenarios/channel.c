@@ -351,11 +351,11 @@ static void channel_owed_lock_finish(void)
 		CHECK(!memwait_channel_tryrecv(channel(), &item, sizeof(item)));
 		done[0] += (uint32_t)item;
 	}
-	CHECK(done_by_all() == 1 + 2 + 3);
+	CHECK(done_by_all() == 1 + 2 + 3 + 4);
 	CHECK(!memwait_channel_destroy(channel()));
 }
 
-SCENARIO("channel owed lock", 3, channel_set_up(0, 3), channel_owed_lock_thread,
+SCENARIO("channel owed lock", 4, channel_set_up(0, 4), channel_owed_lock_thread,
 	 channel_owed_lock_finish);
-SCENARIO("channel private owed lock", 3, channel_set_up(PRIVATE, 3), channel_owed_lock_thread,
+SCENARIO("channel private owed lock", 4, channel_set_up(PRIVATE, 4), channel_owed_lock_thread,
 	 channel_owed_lock_finish);
