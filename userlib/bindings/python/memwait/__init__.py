@@ -45,7 +45,7 @@ from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
 # The version of this package. "version" is the version of the library at run time.
-__version__ = "1.0.0-rc"
+__version__ = "1.0.0"
 
 __all__ = [
     "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "JoinableQueue",
