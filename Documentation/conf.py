@@ -37,6 +37,8 @@ python_use_unqualified_type_names = True
 
 # A block without a language is text; sources.py recognises sessions of a shell by their prompt.
 highlight_language = "none"
+# The colours of furo's own style are too pale.
+pygments_style = "default"
 pygments_dark_style = "github-dark"
 
 html_theme = "furo"
@@ -45,6 +47,7 @@ html_theme = "furo"
 theme = (pathlib.Path(furo.__file__).parent / "theme/furo/static/styles/furo.css").read_text()
 dark = re.search(r'body\[data-theme="?dark"?\]\s*\{([^}]*--color-background[^}]*)', theme)[1]
 html_theme_options = {"dark_css_variables": dict(re.findall(r"--([\w-]+):\s*([^;]+)", dark))}
+html_favicon = "favicon.svg"
 html_search_scorer = str(here / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False

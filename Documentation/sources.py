@@ -146,9 +146,10 @@ class Manual(SourceParser):
         page = subprocess.run(["mandoc", "-Thtml", "-Wwarning", "-Ofragment,man=%N.%S", path],
                               text=True, stdout=subprocess.PIPE, check=True).stdout
         page = re.sub(r'href="([\w.-]+)\.(\d)"', self.link, page)
-        # mandoc has marked only some functions. The others are marked in the synopsis.
+        # A function is marked in the synopsis. mandoc marks some elsewhere.
         for name in functions:
-            if functions[name] == path and f'id="{name}"' not in page:
+            if functions[name] == path:
+                page = page.replace(f' id="{name}"', "")
                 page = page.replace(f'"Fn">{name}<', f'"Fn" id="{name}">{name}<', 1)
         name, what = title_of(path)
         stack = [section(document, f"{name}: {what}", "manual")]
@@ -293,6 +294,8 @@ def link_names(app, doctree, docname):
     for node in said:
         text = node.astext()
         page = programs.get(os.path.basename(text)) or names.get(re.sub(r"\(\d?\)$", "", text))
+        if page and "/" in text and not page.endswith(os.path.splitext(text)[0].lstrip("./")):
+            continue
         if not page and isinstance(node, addnodes.manpage):
             logger.warning("there is no %s", text, location=node)
         if page in (None, docname) or not re.search(r"[(.]", text) or \
