@@ -282,20 +282,24 @@ def readme_links(app, docname, source):
     source[0] = re.sub(r"\]\((?!\w+:)([^)#]+)(#[^)]*)?\)", link, source[0])
 
 
+def program(path):
+    """The page of a program. The path may also name another file of the same name: None."""
+    page = programs.get(os.path.basename(path), "")
+    return page if page.endswith(os.path.splitext(path)[0].lstrip("./")) else None
+
+
 def link_names(app, doctree, docname):
     """Links name(3) and name() to manual pages, and file names to programs, in all text. Makes a
     page's own links to programs lead to their pages."""
     for node in doctree.findall(nodes.reference):
         target = node.get("refuri", "")
-        page = programs.get(os.path.basename(target))
+        page = program(target)
         if page and target.startswith("../"):
             node["refuri"] = app.builder.get_relative_uri(docname, page)
     said = list(doctree.findall(lambda node: isinstance(node, (addnodes.manpage, nodes.literal))))
     for node in said:
         text = node.astext()
-        page = programs.get(os.path.basename(text)) or names.get(re.sub(r"\(\d?\)$", "", text))
-        if page and "/" in text and not page.endswith(os.path.splitext(text)[0].lstrip("./")):
-            continue
+        page = program(text) or names.get(re.sub(r"\(\d?\)$", "", text))
         if not page and isinstance(node, addnodes.manpage):
             logger.warning("there is no %s", text, location=node)
         if page in (None, docname) or not re.search(r"[(.]", text) or \
