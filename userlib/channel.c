@@ -299,7 +299,7 @@ static void unlock_contended(struct memwait_channel *channel, struct side *side)
 }
 
 /* The counterpart of lock_free(). If an operation is waiting, it has made the lock contended. */
-static inline bool unlock_free(struct memwait_channel *channel, struct side *side)
+static bool unlock_free(struct memwait_channel *channel, struct side *side)
 {
 	uint32_t was;
 
@@ -854,8 +854,8 @@ static int transfer_slowly(struct memwait_channel *channel, void *item, bool sen
 	return ret == EAGAIN ? transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN) : ret;
 }
 
-static inline int transfer_until(struct memwait_channel *channel, void *item, size_t size,
-				 bool sending, const struct memwait_deadline *deadline)
+static int transfer_until(struct memwait_channel *channel, void *item, size_t size, bool sending,
+			  const struct memwait_deadline *deadline)
 {
 	struct side *side = side_of(channel, sending);
 	int ret = check_call(channel, item, size);
