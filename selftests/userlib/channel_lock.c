@@ -223,24 +223,37 @@ USERLIB_TEST(R28_a_receiver_of_a_closed_channel_does_not_block)
 	}
 }
 
+/*
+ * Begins to send the item to the channel of a receiver, behind a child that is stalled with the
+ * senders' lock. Returns the child.
+ */
+static pid_t begin_behind_child(struct __test_metadata *_metadata, struct runner *receiver,
+				struct blocking *receiving, uint64_t *item, memwait_op_t *op)
+{
+	memwait_channel_t *channel = receiving->channel;
+	struct stalled *peer = (void *)((char *)channel + 2048);
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(*item), 3));
+	*peer = (struct stalled){ .channel = channel, .item = 7 };
+	runner_start(receiver, transfer_blocking, receiving);
+	runner_await_asleep(receiver);
+	child = run_in_child(transfer_and_stall(peer));
+	await_stalled(peer);
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, item, sizeof(*item), op));
+	return child;
+}
+
 USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_killed_peer)
 {
 	memwait_channel_t *channel = self->shared;
-	struct stalled *peer = (void *)((char *)self->shared + 2048);
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct blocking behind = { channel, true, 0 };
 	struct runner behinds;
 	uint64_t item = 6;
 	pid_t child;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
-	*peer = (struct stalled){ .channel = channel, .item = 7 };
-	runner_start(&behinds, transfer_blocking, &behind);
-	runner_await_asleep(&behinds);
-	child = run_in_child(transfer_and_stall(peer));
-	await_stalled(peer);
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
-							  &counted.op));
+	child = begin_behind_child(_metadata, &behinds, &behind, &item, &counted.op);
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
@@ -253,21 +266,13 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_killed_peer)
 USERLIB_TEST(L6_an_operation_cancelled_at_the_lock_of_a_killed_peer)
 {
 	memwait_channel_t *channel = self->shared;
-	struct stalled *peer = (void *)((char *)self->shared + 2048);
 	struct counted_op counted = counted_by(&counted, self->loop);
 	struct blocking behind = { channel, true, 0 }, next = { channel, false, 4 };
 	struct runner behinds, nexts;
 	uint64_t item = 6;
 	pid_t child;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
-	*peer = (struct stalled){ .channel = channel, .item = 7 };
-	runner_start(&behinds, transfer_blocking, &behind);
-	runner_await_asleep(&behinds);
-	child = run_in_child(transfer_and_stall(peer));
-	await_stalled(peer);
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
-							  &counted.op));
+	child = begin_behind_child(_metadata, &behinds, &behind, &item, &counted.op);
 	runner_start(&nexts, transfer_blocking, &next);
 	runner_await_asleep(&nexts);
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
