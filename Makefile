@@ -106,10 +106,10 @@ mutants:					## break the library in many ways: a test must fail each time
 check:						## run all tests on the newest kernel, in VMs
 	@selftests/vm/check quick
 
-check-kernels:					## other kernels, checkers, models, sanitizers, packages
+check-kernels:					## other kernels, checkers, simulated threads, builds
 	@selftests/vm/check kernels $(KERNELS)
 
-check-all:					## check and check-kernels on all kernels (hours)
+check-all:					## both on all kernels, models, packages (hours)
 	@selftests/vm/check all
 
 # Settings for a program in the guest, if they are passed to make.
