@@ -102,6 +102,55 @@ USERLIB_TEST(L5_a_cancelled_thread_holds_the_mutex_in_its_handler)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
+static int lock_once(void *arg)
+{
+	struct monitor *monitor = arg;
+	int err = memwait_mutex_lock(&monitor->mutex);
+
+	return err ? err : memwait_mutex_unlock(&monitor->mutex);
+}
+
+/* Is cancelled at the first point at which the wait can be cancelled. */
+static int wait_when_tickets_are_given(void *arg)
+{
+	struct monitor *monitor = arg;
+
+	must(memwait_mutex_lock(&monitor->mutex));
+	__atomic_store_n(&monitor->waiting, 1, __ATOMIC_RELEASE);
+	spin_until(__atomic_load_n(&monitor->tickets, __ATOMIC_ACQUIRE));
+	pthread_cancel(pthread_self());
+	pthread_cleanup_push(handler, monitor);
+	must(memwait_cond_wait(&monitor->cond, &monitor->mutex));
+	pthread_cleanup_pop(1);
+	return 0;
+}
+
+/* If both are private, a wait unlocks the mutex by the system call in which it sleeps. */
+USERLIB_TEST(L5_a_wait_cancelled_before_it_sleeps_wakes_the_next_for_the_mutex)
+{
+	const unsigned int kinds[] = { 0, MEMWAIT_MUTEX_FAIR, MEMWAIT_PRIVATE };
+	struct monitor *monitor = self->shared;
+	struct runner cancelled, behind;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK | kinds[i]);
+		must(memwait_cond_init(&monitor->cond, kinds[i] & MEMWAIT_PRIVATE));
+		runner_start(&cancelled, wait_when_tickets_are_given, monitor);
+		spin_until(__atomic_load_n(&monitor->waiting, __ATOMIC_ACQUIRE));
+		runner_start(&behind, lock_once, monitor);
+		await_waiters(self->fd, sleep_word(&monitor->mutex, kinds[i] & MEMWAIT_MUTEX_FAIR),
+			      kinds[i] & MEMWAIT_PRIVATE, 1);
+		__atomic_store_n(&monitor->tickets, 1, __ATOMIC_RELEASE);
+		pthread_join(cancelled.thread, NULL);
+		EXPECT_EQ(0, cancelled.done);
+		EXPECT_EQ(1, monitor->locked_in_handler);
+		EXPECT_EQ(0, runner_join(&behind));
+		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
+	}
+}
+
 USERLIB_TEST(L5_cancellation_races_with_signal)
 {
 	struct monitor *monitor = self->shared;
