@@ -311,8 +311,6 @@ USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 	close(memfd);
 }
 
-ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
-
 USERLIB_TEST(R18_wait_async_unlocks_and_relocks)
 {
 	struct monitor *monitor = self->shared;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* L3, L5: a waiter for a condition that is cancelled passes the signal on, and holds the mutex. */
 #include "cond_test.h"
+#include "death_test.h"
 
 USERLIB_TEST(L3_cancel_in_any_state_passes_the_signal_on)
 {
@@ -102,22 +103,14 @@ USERLIB_TEST(L5_a_cancelled_thread_holds_the_mutex_in_its_handler)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-static int lock_once(void *arg)
-{
-	struct monitor *monitor = arg;
-	int err = memwait_mutex_lock(&monitor->mutex);
-
-	return err ? err : memwait_mutex_unlock(&monitor->mutex);
-}
-
 /* Is cancelled at the first point at which the wait can be cancelled. */
 static int wait_when_tickets_are_given(void *arg)
 {
 	struct monitor *monitor = arg;
 
 	must(memwait_mutex_lock(&monitor->mutex));
-	__atomic_store_n(&monitor->waiting, 1, __ATOMIC_RELEASE);
-	spin_until(__atomic_load_n(&monitor->tickets, __ATOMIC_ACQUIRE));
+	set(&monitor->waiting, 1);
+	await(&monitor->tickets);
 	pthread_cancel(pthread_self());
 	pthread_cleanup_push(handler, monitor);
 	must(memwait_cond_wait(&monitor->cond, &monitor->mutex));
@@ -135,13 +128,12 @@ USERLIB_TEST(L5_a_wait_cancelled_before_it_sleeps_wakes_the_next_for_the_mutex)
 
 	for (i = 0; i < 3; i++) {
 		monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK | kinds[i]);
-		must(memwait_cond_init(&monitor->cond, kinds[i] & MEMWAIT_PRIVATE));
 		runner_start(&cancelled, wait_when_tickets_are_given, monitor);
-		spin_until(__atomic_load_n(&monitor->waiting, __ATOMIC_ACQUIRE));
-		runner_start(&behind, lock_once, monitor);
-		await_waiters(self->fd, sleep_word(&monitor->mutex, kinds[i] & MEMWAIT_MUTEX_FAIR),
+		await(&monitor->waiting);
+		runner_start(&behind, lock_and_unlock, &monitor->mutex);
+		await_waiters(self->fd, sleep_word(&monitor->mutex, kinds[i]),
 			      kinds[i] & MEMWAIT_PRIVATE, 1);
-		__atomic_store_n(&monitor->tickets, 1, __ATOMIC_RELEASE);
+		set(&monitor->tickets, 1);
 		pthread_join(cancelled.thread, NULL);
 		EXPECT_EQ(0, cancelled.done);
 		EXPECT_EQ(1, monitor->locked_in_handler);

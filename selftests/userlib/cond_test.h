@@ -27,7 +27,7 @@ static inline void monitor_init(struct monitor *monitor, unsigned int kind)
 {
 	memset(monitor, 0, sizeof(*monitor));
 	must(memwait_mutex_init(&monitor->mutex, kind));
-	must(memwait_cond_init(&monitor->cond, 0));
+	must(memwait_cond_init(&monitor->cond, kind & MEMWAIT_PRIVATE));
 }
 
 /* Waits for a ticket and takes it. */

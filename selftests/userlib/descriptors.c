@@ -82,11 +82,6 @@ static bool is_untouched(int number, int thing, const struct stat *was)
 	return true;
 }
 
-static int lock_and_unlock(void *mutex)
-{
-	return memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex);
-}
-
 USERLIB_TEST(L10_the_devices_number_is_another_file)
 {
 	const struct timespec none = { 0, 0 };

@@ -302,7 +302,7 @@ static int get_id(void *arg)
  * The handler forks during the lock call. Both processes return from the call; each has its own
  * copy of the mutex.
  */
-static int lock_and_unlock(void *arg)
+static int fork_while_locking(void *arg)
 {
 	struct forking *forking = arg;
 	memwait_mutex_t mutex;
@@ -319,7 +319,7 @@ static int lock_and_unlock(void *arg)
 
 USERLIB_TEST(L10_a_handler_forks_within_a_call)
 {
-	int (* const functions[])(void *) = { get_id, lock_and_unlock };
+	int (* const functions[])(void *) = { get_id, fork_while_locking };
 	struct forking forking = { .parents = self->shared };
 	struct runner runner;
 	size_t i;

@@ -56,13 +56,6 @@ static int visit_often(void *arg)
 	return 0;
 }
 
-static int lock_and_unlock(void *arg)
-{
-	int err = memwait_mutex_lock(arg);
-
-	return err ? err : memwait_mutex_unlock(arg);
-}
-
 /* An operation that locks and unlocks repeatedly. */
 struct visitor {
 	memwait_op_t op;

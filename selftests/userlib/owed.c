@@ -67,8 +67,6 @@ static const unsigned int kinds[] = {
 	MEMWAIT_MUTEX_ROBUST, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE,
 };
 
-ADAPTER(lock_and_unlock, void *arg, memwait_mutex_lock(arg) ?: memwait_mutex_unlock(arg))
-
 /* Does the next operation on the mutex, which acquires the mutex. */
 static int lock_next(memwait_mutex_t *mutex, int how, memwait_loop_t *loop)
 {

@@ -305,7 +305,7 @@ static int sem_wait_error(void *arg)
 	return sem_wait(&((struct meeting *)arg)->sem) ? errno : 0;
 }
 
-static int lock_and_unlock(void *arg)
+static int lock_and_unlock_meeting(void *arg)
 {
 	struct meeting *meeting = arg;
 
@@ -362,7 +362,7 @@ USERLIB_TEST(R6_only_semaphores_are_interrupted)
 
 	ASSERT_EQ(0, handle(0));
 	ASSERT_EQ(0, pthread_mutex_lock(&meeting.mutex));
-	runner_start(&runner, lock_and_unlock, (void *)&meeting);
+	runner_start(&runner, lock_and_unlock_meeting, (void *)&meeting);
 	interrupt(&runner);
 	EXPECT_FALSE(runner_is_done(&runner));
 	ASSERT_EQ(0, pthread_mutex_unlock(&meeting.mutex));

@@ -130,8 +130,6 @@ static inline void visit(struct shared *shared)
 		shared->violations++;
 }
 
-ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
-
 /* Returns the first word of a robust mutex: the owner's id and two flag bits. */
 static inline uint64_t *word_of(memwait_mutex_t *mutex)
 {

@@ -50,6 +50,8 @@ static inline const void *sleep_word(const void *lock, unsigned int kind)
 	return (const char *)lock + (kind & MEMWAIT_MUTEX_FAIR ? 1 : 0);
 }
 
+ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
+
 /*
  * Runs a function in a child. The child maps the file's page, which this process maps at @here, at
  * another address.
