@@ -388,27 +388,6 @@ TEST_F_TIMEOUT(absent, L2_a_wait_that_is_refused_is_not_repeated, 300)
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 }
 
-TEST_F_TIMEOUT(absent, L3_a_refused_cancel_is_not_done, 300)
-{
-	struct counted_op counted;
-	memwait_loop_t *loop;
-	uint32_t word = 0;
-
-	if (!can_refuse())
-		SKIP(return, "this kernel has no seccomp");
-	ASSERT_EQ(0, memwait_loop_new(&loop, 0));
-	counted = counted_by(&counted, loop);
-	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word, 0, NULL, 0, &counted.op));
-	ASSERT_EQ(0, refuse_ioctl(MEMWAIT_IOC_CANCEL, EPERM));
-	EXPECT_EQ(-EPERM, memwait_op_cancel(&counted.op));
-	EXPECT_EQ(1, memwait_op_pending(&counted.op));
-	EXPECT_EQ(1, memwait_notify(&word, 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(loop, MEMWAIT_ALL));
-	EXPECT_EQ(1, counted.calls);
-	EXPECT_EQ(MEMWAIT_OK, counted.result);
-	EXPECT_EQ(0, memwait_loop_close(loop));
-}
-
 TEST_F_TIMEOUT(absent, L0_memwait_available_reports_the_reason, 300)
 {
 	struct rlimit limit;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Loops and operations, on plain words. */
+#include "ioctl_test.h"
 #include "userlib_test.h"
 
 #define ROUNDS	SOME_OF(3000)
@@ -9,6 +10,18 @@ static int arm(struct counted_op *counted, memwait_loop_t *loop, const volatile 
 	int err = memwait_op_init(&counted->op, loop, count_call, counted);
 
 	return err ? err : memwait_wait32_async(word, 0, NULL, 0, &counted->op);
+}
+
+/* Whether a cancel fails, as under a seccomp filter. */
+static bool refuses_cancel;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	if (refuses_cancel && request == MEMWAIT_IOC_CANCEL) {
+		errno = EPERM;
+		return -1;
+	}
+	return ioctl_of_kernel(fd, request, argument);
 }
 
 static bool is_readable(memwait_loop_t *loop)
@@ -375,6 +388,27 @@ USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 		ASSERT_EQ(0, memwait_waiters(race.word, 0));
 	}
 	TH_LOG("%d of %d called back", called, round);
+}
+
+USERLIB_TEST(L3_a_refused_cancel_is_not_done)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	refuses_cancel = true;
+	EXPECT_EQ(-EPERM, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(MEMWAIT_OK, counted.result);
+	/* Close frees the operations all the same. */
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	EXPECT_EQ(0, memwait_loop_close(self->loop));
+	self->loop = NULL;
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(0, memwait_notify(word, 1, 0));
 }
 
 static int dispatch_until_stopped(void *arg)
