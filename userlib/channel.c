@@ -54,8 +54,8 @@
  * are more sleepers.
  *
  * If two notifies wake two waiters, the kernel watches only the second, see internal.h. Therefore,
- * if a thread has transferred an item, finds ARMED set, and leaves something for another waiter, it
- * notifies that waiter.
+ * if a waiter has transferred an item, finds ARMED set, and leaves something for another waiter, it
+ * notifies that waiter. So does a thread that could not transfer at once; nothing depends on it.
  *
  * CLOSED is set without a lock, at head and then at tail. Each store also wakes all waiters that
  * sleep on that word, in one step, so none of them continues to sleep. CLOSED at head decides: a
@@ -573,10 +573,11 @@ static inline bool transfer_at_once(struct memwait_channel *channel, void *item,
 	MEMWAIT_INVARIANT(distance(sending ? mine : other, sending ? other : mine) <=
 			  channel->mask + 1);
 	/*
-	 * A waiter that arms at the other side later tries again itself, with the lock that the
-	 * caller holds.
+	 * Waiters for a change of the other side need nothing from the caller. A waiter that arms
+	 * now tries again itself, with the lock that the caller holds. A waiter that sleeps although
+	 * it could transfer is notified by a waiter that was woken before it.
 	 */
-	if ((mine | other) & (ARMED | CLOSED) ||
+	if (mine & (ARMED | CLOSED) ||
 	    (sending ? is_full(channel, mine, other) : !distance(other, mine)))
 		return false;
 	if (sending)

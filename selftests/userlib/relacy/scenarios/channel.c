@@ -229,6 +229,56 @@ SCENARIO("channel receiver dies", 3, channel_receiver_dies_set_up(), channel_two
 	 no_finish);
 
 /*
+ * Receivers die, perhaps after they have been notified. The others do not sleep while an item is in
+ * the channel.
+ */
+static bool channel_is_empty(void)
+{
+	/* The two positions: see userlib/channel.c. */
+	const unsigned char *head = shared->channel + 64 + 8, *tail = head + 64;
+
+	return sim_latest(head, 4) == sim_latest(tail, 4);
+}
+
+static void channel_waiters_die_set_up(void)
+{
+	channel_set_up(0, 2);
+	device_mortal(1, 40);
+	device_mortal(2, 40);
+	device_may_stop(channel_is_empty);
+}
+
+/* The items are usually sent when all receivers are asleep or dead. */
+static void channel_waiters_die_thread(unsigned int thread, unsigned int items)
+{
+	unsigned int i;
+
+	if (thread) {
+		CHECK(!channel_receive(thread));
+		return;
+	}
+	for (i = 0; i < 200 && device_sleepers() + deaths() < 3; i++)
+		step();
+	for (i = 0; i < items; i++)
+		channel_send(i + 1);
+}
+
+static void channel_one_item_thread(unsigned int thread)
+{
+	channel_waiters_die_thread(thread, 1);
+}
+
+static void channel_two_items_thread(unsigned int thread)
+{
+	channel_waiters_die_thread(thread, 2);
+}
+
+SCENARIO("channel waiters for one item die", 4, channel_waiters_die_set_up(),
+	 channel_one_item_thread, no_finish);
+SCENARIO("channel waiters for two items die", 4, channel_waiters_die_set_up(),
+	 channel_two_items_thread, no_finish);
+
+/*
  * The channel may or may not be closed when a thread dies. A thread that closes it again completes
  * the close.
  */
