@@ -34,7 +34,7 @@
  *	waiter					the other side
  *	(1) arm: set ARMED			(1) write or read the item
  *	(2) try again, with the lock		(2) not ARMED: compare-and-swap the position
- *	(3) sleep while the position is		    ARMED: change it, and notify one waiter
+ *	(3) sleep while the position is		    ARMED: change it, and notify a waiter
  *	    as it was at (1)			(3) clear ARMED, if no waiter sleeps
  *
  * The waiter's (1) and the other side's (2) modify the same word: either the waiter finds the
@@ -43,9 +43,11 @@
  * has transferred an item, the kernel wakes the next waiter (MEMWAIT_OWNED, see internal.h).
  *
  * (3) saves one notify for each item in a stream: a notified waiter arms again before it sleeps
- * again. ARMED may be cleared if the notify woke no waiter, or woke the only waiter: then each
- * waiter that armed before (2) has the old position, and does not sleep. The clear is a
- * compare-and-swap that must fail if a waiter has armed since (2). For that purpose arming writes
+ * again. ARMED may be cleared if the notify woke fewer waiters than it could have: then no waiter
+ * sleeps that armed before (2), because each has the old position. If one waiter is counted before
+ * (2), the notify can wake two, and normally wakes one: another waiter may have armed and fallen
+ * asleep since, and the first may leave before (3), so the count alone shows nothing. The clear is
+ * a compare-and-swap that must fail if a waiter has armed since (2). For that purpose arming writes
  * the stamp: if the stamp at (2) is not that of the new position, arming at the new position
  * changes the stamp, and the stamp cannot change back while the other side holds its lock. If this
  * thread dies before (3), the next change clears ARMED.
@@ -457,19 +459,19 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts, and the lock protects the position */
 	uint64_t was = atomic_load_explicit(&side->event, memory_order_relaxed), now;
-	int woken;
+	int most, woken;
 
 	do {
 		channel_check(channel, was);
 		now = moved_on(channel, was);
 		if (was & ARMED) {
+			most = (was & WAITERS) == WAITER ? 2 : 1;
 			/* If CLOSED is set in between, it remains set. */
 			woken = memwait_change(event_word(side), MEMWAIT_CHANGE_ADD,
-					       (uint32_t)(now - was), 1, channel->flags, NULL);
+					       (uint32_t)(now - was), most, channel->flags, NULL);
 			if (woken < 0)
 				return -woken;
-			if ((woken && (was & WAITERS) != WAITER) ||
-			    (was & STAMP) == stamp_of(now))
+			if (woken == most || (was & STAMP) == stamp_of(now))
 				return 0;
 			/* relaxed, both: a waiter that arms after this also arms after (2) */
 			atomic_compare_exchange_strong_explicit(&side->event, &now, now & ~ARMED,

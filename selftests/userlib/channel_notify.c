@@ -5,20 +5,31 @@
 
 /*
  * The test counts the notifies, with or without a change of the word, and can make them fail. It
- * can also run a function after the kernel has acted and before the call returns to the library.
+ * can also run a function before the kernel acts, and another one after the kernel has acted and
+ * before the call returns to the library.
  */
 static struct {
 	int notifies;
 	int error;		/* error of every notify, which then has no effect; or 0 */
+	void (*before)(void *arg);
 	void (*then)(void *arg);
 	void *arg;
 	int hold;		/* while set, no thread returns from its wait */
 } kernel;
 
+/* Runs a function once. */
+static void run_once(void (**function)(void *arg))
+{
+	void (*once)(void *arg) = *function;
+
+	*function = NULL;
+	if (once)
+		once(kernel.arg);
+}
+
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	bool is_notify = request == MEMWAIT_IOC_NOTIFY || request == MEMWAIT_IOC_CHANGE_NOTIFY;
-	void (*then)(void *arg);
 	int ret;
 
 	if (is_notify) {
@@ -27,13 +38,11 @@ static int intercept(int fd, unsigned long request, void *argument)
 			errno = kernel.error;
 			return -1;
 		}
+		run_once(&kernel.before);
 	}
 	ret = ioctl_of_kernel(fd, request, argument);
-	if (is_notify && kernel.then) {
-		then = kernel.then;
-		kernel.then = NULL;
-		then(kernel.arg);
-	}
+	if (is_notify)
+		run_once(&kernel.then);
 	spin_until(request != MEMWAIT_IOC_WAIT || !__atomic_load_n(&kernel.hold, __ATOMIC_ACQUIRE));
 	return ret;
 }
@@ -239,6 +248,49 @@ USERLIB_TEST(R1_a_waiter_that_waits_again_during_the_notify_is_notified_again)
 		EXPECT_EQ(2, receiving.item);
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* A second receiver begins to wait. */
+static void second_waits(void *arg)
+{
+	struct receiving *receiving = arg;
+
+	if (receiving_begin(receiving + 1, receiving->channel, receiving->loop) != EINPROGRESS)
+		abort();
+}
+
+static void first_receives(void *arg)
+{
+	struct receiving *receiving = arg;
+
+	if (dispatch_until(receiving->loop, &receiving->counted.calls, 1))
+		abort();
+}
+
+/*
+ * When the sender looked, there was one waiter. A second waiter falls asleep before the notify, and
+ * the first leaves before the sender knows how many waiters it has woken.
+ */
+USERLIB_TEST(R1_a_waiter_that_comes_just_before_a_notify_is_notified_next_time)
+{
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving[2];
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, i ? MEMWAIT_PRIVATE : 0,
+						  sizeof(receiving[0].item), 8));
+		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving[0], channel, self->loop));
+		kernel.arg = receiving;
+		kernel.before = second_waits;
+		kernel.then = first_receives;
+		ASSERT_EQ(0, send_number(channel, 1));
+		EXPECT_EQ(1, receiving[0].item);
+		ASSERT_EQ(0, send_number(channel, 2));
+		ASSERT_EQ(0, dispatch_until(self->loop, &receiving[1].counted.calls, 1));
+		EXPECT_EQ(2, receiving[1].item);
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+	}
 }
 
 /* One dispatch does not reach all operations. */
