@@ -576,8 +576,8 @@ static inline bool transfer_at_once(struct memwait_channel *channel, void *item,
 			  channel->mask + 1);
 	/*
 	 * Waiters for a change of the other side need nothing from the caller. A waiter that arms
-	 * now tries again itself, with the lock that the caller holds. A waiter that sleeps although
-	 * it could transfer is notified by a waiter that was woken before it.
+	 * now tries again itself, with the lock that the caller holds. A waiter that sleeps, but
+	 * could transfer, is notified by a waiter that was woken before it.
 	 */
 	if (mine & (ARMED | CLOSED) ||
 	    (sending ? is_full(channel, mine, other) : !distance(other, mine)))
