@@ -51,8 +51,10 @@
  * sleepers. If there are no sleepers, each waiter must set CONTENDED before it sleeps: if CONTENDED
  * is still clear, the unlock needs no notify. Otherwise, or if the kernel cannot tell, the unlock
  * stores CONTENDED, which the next owner inherits. A failed notify is therefore harmful only if
- * that owner also dies. An owner that dies in between leaves its id in the word, and the kernel
- * notifies a sleeper of the death.
+ * that owner also dies, or if there is no next owner: readers pass the open gate of a read-write
+ * lock. Such an unlock (MEMWAIT_OR_KEEP) first notifies zero waiters, which fails if the notify
+ * would. An owner that dies in between leaves its id in the word, and the kernel notifies a sleeper
+ * of the death.
  *
  * After its deadline, a waiter checks the word and its owner once more. The kernel need not watch
  * this waiter: it watches the waiter that was woken last, and that waiter names the owner that it
@@ -287,13 +289,16 @@ static int release_contended(_Atomic uint64_t *word, uint32_t kind, uint64_t id)
 	/* relaxed: the kernel orders it before the question, and a release follows */
 	atomic_fetch_and_explicit(word, ~MEMWAIT_OWNER_CONTENDED, memory_order_relaxed);
 	ret = memwait_sleepers(word, kind);
+	if (!ret && memwait_owner_release_uncontended(word, id))
+		return 0;
+	/* The caller can set OWED only while it holds the lock. */
+	if (ret >= 0 && kind & MEMWAIT_OR_KEEP)
+		ret = memwait_wake(word, 0, kind);
 	if (ret < 0 && kind & MEMWAIT_OR_KEEP) {
 		/* relaxed: the caller still holds the lock */
 		atomic_fetch_or_explicit(word, MEMWAIT_OWNER_CONTENDED, memory_order_relaxed);
 		return -ret;
 	}
-	if (!ret && memwait_owner_release_uncontended(word, id))
-		return 0;
 	/* release: as memwait_owner_release_uncontended() */
 	atomic_store_explicit(word, MEMWAIT_OWNER_CONTENDED, memory_order_release);
 	if (ret >= 0)

@@ -478,6 +478,32 @@ USERLIB_TEST(L2_the_next_operation_does_a_rwlock_unlocks_missed_wake_up)
 	}
 }
 
+/*
+ * The library can ask for sleepers, but cannot wake them. Later, a reader that does not take the
+ * gate wakes them.
+ */
+USERLIB_TEST(L2_a_writer_that_can_only_ask_for_sleepers_owes_them_a_wake_up)
+{
+	memwait_rwlock_t *lock = self->shared;
+	struct runner waiter;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
+		TH_LOG("kind 0x%x", rwlock_kinds[i]);
+		ASSERT_EQ(0, memwait_rwlock_init(lock, rwlock_kinds[i]));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+		runner_start(&waiter, read_and_unlock, lock);
+		runner_await_asleep(&waiter);
+		cannot_wake = true;
+		EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
+		cannot_wake = false;
+		EXPECT_EQ(0, memwait_rwlock_rdlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+}
+
 /* A waiter that was not woken is still waiting, and a lock with a waiter is not destroyed. */
 USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
 {

@@ -43,15 +43,19 @@ static void rwlock_finish(void)
 	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
 }
 
-/* Makes an unlock that cannot wake, and then a call that performs the wake-up. */
+/*
+ * Makes an unlock that cannot wake, but may be able to ask for sleepers, and then a call that
+ * performs the wake-up.
+ */
 static void rwlock_owe(void)
 {
+	void (*const set)(bool) = sim_random(2) ? device_fails : device_cannot_wake;
 	int ret;
 
-	device_fails(true);
+	set(true);
 	ret = memwait_rwlock_unlock(&shared->rwlock);
 	CHECK(!ret || ret == EMFILE);
-	device_fails(false);
+	set(false);
 	ret = memwait_rwlock_tryrdlock(&shared->rwlock);
 	CHECK(!ret || ret == EBUSY);
 	if (ret)
