@@ -94,8 +94,6 @@ static inline void become_victim(void)
 	struct rlimit none = { 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	/* A shell lets its background jobs ignore this signal. */
-	signal(SIGQUIT, SIG_DFL);
 	if (pin(0))
 		_exit(99);
 }
