@@ -22,6 +22,8 @@ FIXTURE(memwait)
 
 FIXTURE_SETUP(memwait)
 {
+	/* A shell lets its background jobs ignore this signal. */
+	signal(SIGQUIT, SIG_DFL);
 	self->page = sysconf(_SC_PAGESIZE);
 	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(self->page);

@@ -49,8 +49,6 @@ MEMWAIT_TEST(R6_any_a_notify_for_a_dying_thread_is_passed_on)
 	members(waits, self->shared, SMALL + 1);
 	for (i = 0; i < 2 * ARRAY_SIZE(signals); i++) {
 		n = i % 2 ? SMALL + 1 : 3;
-		/* A shell lets its background jobs ignore SIGQUIT. */
-		signal(signals[i / 2], SIG_DFL);
 		victim = fork_any(self->fd, waits, n);
 		/*
 		 * Behind the process are a thread on the notified word and async waits on the other

@@ -632,11 +632,8 @@ MEMWAIT_TEST(R6_a_notify_for_a_dying_thread_is_passed_on)
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	for (i = 0; i < ARRAY_SIZE(signals); i++) {
 		struct waiter next = THREAD(self->shared, MEMWAIT_FOREVER);
-		pid_t victim;
+		pid_t victim = fork_victim(THREAD(self->shared, MEMWAIT_FOREVER));
 
-		/* A shell lets its background jobs ignore SIGQUIT. */
-		signal(signals[i], SIG_DFL);
-		victim = fork_victim(THREAD(self->shared, MEMWAIT_FOREVER));
 		waiter_start(&next);
 		EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, signals[i]));
 		EXPECT_EQ(128 + signals[i], child_status(victim));
