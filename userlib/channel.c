@@ -459,7 +459,8 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts, and the lock protects the position */
 	uint64_t was = atomic_load_explicit(&side->event, memory_order_relaxed), now;
-	int most, woken;
+	uint32_t most;
+	int woken;
 
 	do {
 		channel_check(channel, was);
@@ -471,7 +472,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 					       (uint32_t)(now - was), most, channel->flags, NULL);
 			if (woken < 0)
 				return -woken;
-			if (woken == most || (was & STAMP) == stamp_of(now))
+			if (woken == (int)most || (was & STAMP) == stamp_of(now))
 				return 0;
 			/* relaxed, both: a waiter that arms after this also arms after (2) */
 			atomic_compare_exchange_strong_explicit(&side->event, &now, now & ~ARMED,
