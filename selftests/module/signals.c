@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R5, R6: races of signals and notifies. ways.c tests other effects of signals on waits. */
 #include "signal_test.h"
+#include <sys/ptrace.h>
 
 /* A blocked signal that would dump core does not kill the process. */
 MEMWAIT_TEST(R6_a_counted_notify_takes_precedence_over_a_blocked_signal)
@@ -29,6 +30,29 @@ MEMWAIT_TEST(R6_a_counted_notify_takes_precedence_over_a_blocked_signal)
 	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, SIGUSR1));
 	EXPECT_EQ(0, child_status(victim));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
+}
+
+/* The tracer may drop the signal. Therefore a traced thread does not die of a pending signal. */
+MEMWAIT_TEST(R6_a_counted_notify_takes_precedence_over_a_signal_that_a_tracer_drops)
+{
+	struct waiter next = thread_at(self->fd, self->shared);
+	pid_t victim;
+	int status;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	victim = fork_waiter(self->fd, self->shared);
+	waiter_start(&next);
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, victim, NULL, (void *)PTRACE_O_EXITKILL));
+	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, SIGQUIT));
+	ASSERT_EQ(victim, waitpid(victim, &status, 0));
+	ASSERT_TRUE(WIFSTOPPED(status));
+	EXPECT_EQ(SIGQUIT, WSTOPSIG(status));
+	ASSERT_EQ(1, mw_waiters(self->fd, self->shared, U32));
+	ASSERT_EQ(0, ptrace(PTRACE_DETACH, victim, NULL, NULL));
+	EXPECT_EQ(MEMWAIT_OK, child_status(victim));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
 }
