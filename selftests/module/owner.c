@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R33, R34: ids of owners, and the death notifications of waiters. */
 #include "owner_test.h"
+#include "several_test.h"
 
 #define OWNER_LIMIT	"/sys/module/memwait/parameters/max_user_owners"
 
@@ -180,6 +181,90 @@ OWNER_TEST(R34_invented_ids_belong_to_dead_owners)
 	*word = self->id + 1000000;	/* no owner has this id, with near certainty */
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
 	EXPECT_EQ(0, mw_waiters(self->fd, word, U64));
+}
+
+#define JOINING	256
+
+/* A context that ends while waits that name it join their queues. */
+struct ending {
+	int fd;
+	uint64_t when;
+};
+
+static int end_context(struct ending *ending)
+{
+	while (now_ns(CLOCK_MONOTONIC) < ending->when)
+		;
+	return close(ending->fd);
+}
+
+/* Arms a wait on each word, while the context that the words name ends. */
+static void arm_while_owner_ends(struct memwait_async *entries, const uint64_t *words, int fd,
+				 struct ending *ending, uint64_t *random)
+{
+	static uint64_t duration = 1;
+	struct runner runner;
+	uint64_t begun;
+	int i;
+
+	for (i = 0; i < JOINING; i++) {
+		entries[i] = (struct memwait_async) {
+			.wait = member(&words[i], words[i], OWNED64),
+		};
+		entries[i].wait.deadline = MEMWAIT_FOREVER;
+	}
+	runner_create(&runner, CALL_WITH(end_context, ending), ending, 0);
+	begun = now_ns(CLOCK_MONOTONIC);
+	ending->when = begun + next_random(random) % duration;
+	runner_release(&runner);
+	if (mw_batch(fd, entries, JOINING) != JOINING)
+		abort();
+	duration = now_ns(CLOCK_MONOTONIC) - begun;
+	if (runner_join(&runner))
+		abort();
+}
+
+/*
+ * Waits see that their owner is alive, and join while it dies. Each of them ends with OWNER_DIED,
+ * either immediately or later, and leaves its queue.
+ */
+OWNER_TEST(R34_an_owner_dies_while_waits_join)
+{
+	static struct memwait_completion completions[JOINING];
+	static struct memwait_async entries[JOINING];
+	static uint64_t words[JOINING];
+	uint64_t random = 88172645463325252ULL, end = in_ms(LOAD(2000, 500)), id;
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	int i, j, ended, pending, divided = 0, rounds = 0;
+
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	while (now_ns(CLOCK_MONOTONIC) < end || (!divided && !has_one_processor())) {
+		struct ending ending = { .fd = memwait_open(0) };
+
+		ASSERT_EQ(0, mw_owner(ending.fd, MEMWAIT_OWNER_CONTEXT, &id));
+		for (i = 0; i < JOINING; i++)
+			words[i] = id;
+		arm_while_owner_ends(entries, words, self->fd, &ending, &random);
+
+		/* The waits before the death are pending. */
+		for (pending = 0; pending < JOINING; pending++)
+			if (entries[pending].result != MEMWAIT_PENDING)
+				break;
+		for (i = pending; i < JOINING; i++)
+			ASSERT_EQ(MEMWAIT_OWNER_DIED, entries[i].result);
+		if (pending < JOINING)
+			ASSERT_EQ(0, mw_waiters(self->fd, &words[pending], U64));
+		for (ended = 0; ended < pending; ended += i) {
+			ASSERT_EQ(1, poll(&pfd, 1, poll_patience(20)));
+			i = mw_read(self->fd, completions, JOINING);
+			ASSERT_LT(0, i);
+			for (j = 0; j < i; j++)
+				ASSERT_EQ(MEMWAIT_OWNER_DIED, completions[j].result);
+		}
+		divided += pending && pending < JOINING;
+		rounds++;
+	}
+	TH_LOG("%d rounds; in %d of them the owner died during the batch", rounds, divided);
 }
 
 /* A smaller word cannot contain an id, whatever its value is. */
