@@ -221,11 +221,11 @@ inline wait(q, expected, named, may_end)
 	:: else
 	fi;
 	if
-	:: how != OK -> queue_unlock(q)
+	:: how == NOT_EQUAL -> queue_unlock(q)
 	:: atomic {
-		how == OK ->
+		how != NOT_EQUAL ->
 		claimed[me] = PENDING;
-		state[me] = SLEEPS;
+		state[me] = (how == OK -> SLEEPS : RUNS);
 		word_of[me] = q;
 		waiters[q]!me;
 		queue[me] = (q) + 1;
@@ -237,7 +237,8 @@ inline wait(q, expected, named, may_end)
 	    */
 end_asleep: do
 	   :: atomic {
-		claimed[me] == PENDING && (killed[me] || may_end) -> claimed[me] = BY_ITSELF
+		claimed[me] == PENDING && (killed[me] || may_end || how == OWNER_DIED) ->
+		claimed[me] = (how == OWNER_DIED -> OWNER_DIED : BY_ITSELF)
 	      }
 	   :: atomic {
 		claimed[me] != PENDING && queue[me] != 0 && !locked[queue[me] - 1] ->

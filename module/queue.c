@@ -168,7 +168,8 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
  * Return:
  * * 0: the waiter is in the queue
  * * MEMWAIT_NOT_EQUAL: the word holds another value
- * * MEMWAIT_OWNER_DIED: the owner that the word names is dead
+ * * MEMWAIT_OWNER_DIED: the owner that the word names is dead; the waiter is in the queue, and the
+ *   caller must dequeue it, unless a notify or another death does
  * * -EAGAIN: the word's page is absent: fault it in by a comparison without the lock, and retry
  */
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool lock)
@@ -187,10 +188,8 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 			waiter->number = ++bucket->number;
 		waiter->since = jiffies;
 		memwait_queue_insert(bucket, waiter);
-		if (unlikely(waiter->owned) && !memwait_watch_join(waiter, wait)) {
-			memwait_queue_remove(waiter);
+		if (unlikely(waiter->owned) && !memwait_watch_join(waiter, wait))
 			ret = MEMWAIT_OWNER_DIED;
-		}
 	} else {
 		memwait_bucket_count(bucket, -1);
 	}

@@ -251,8 +251,7 @@ struct memwait_owned *memwait_watch_own(struct memwait_waiter *waiter)
  *
  * Context: the bucket's lock is held.
  *
- * Return: false if the owner that @wait names is dead; the caller must then remove the waiter
- * again.
+ * Return: false if the owner that @wait names is dead.
  */
 bool memwait_watch_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
