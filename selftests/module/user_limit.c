@@ -6,6 +6,7 @@
 #define USER_B		64002
 #define USER_THREADS	4
 #define USER_BATCH	8
+#define USER_FILLS	200	/* how often a thread reaches the limit before a check */
 
 struct users {
 	uint32_t words[USER_BATCH + 1];	/* the last word is for waits that stay */
@@ -98,26 +99,36 @@ static void user_check(struct user_thread *t)
 	u->last = __atomic_load_n(&u->stop, __ATOMIC_RELAXED);
 }
 
+/* Arms waits until the limit is reached. */
+static void user_fill(struct user_thread *t)
+{
+	while (user_arm(t))
+		;
+	__atomic_add_fetch(&t->users->refused, 1, __ATOMIC_RELAXED);
+}
+
 /*
- * All threads arm waits until the limit is reached, while other threads still cancel waits. The
- * first thread checks.
+ * All threads reach the limit again and again, while other threads cancel waits. A charge that is
+ * lost stays lost, so the first thread checks only from time to time.
  */
 static void *user_main(void *arg)
 {
 	struct user_thread *t = arg;
 	struct users *u = t->users;
+	int i;
 
 	for (;;) {
-		while (user_arm(t))
-			;
-		__atomic_add_fetch(&u->refused, 1, __ATOMIC_RELAXED);
+		for (i = 0; i < USER_FILLS; i++) {
+			user_fill(t);
+			user_cancel(t, 1 + next_random(&t->random) % USER_BATCH);
+		}
+		user_fill(t);
 		pthread_barrier_wait(&u->barrier);
 		if (t->first)
 			user_check(t);
 		pthread_barrier_wait(&u->barrier);
 		if (u->last)
 			return NULL;
-		user_cancel(t, 1 + next_random(&t->random) % USER_BATCH);
 	}
 }
 
@@ -237,7 +248,7 @@ LIMITS_TEST(R24_a_user_at_the_limit_and_another_one)
 	pid_t a, b;
 
 	u->limit = LOAD(2000, 500);
-	u->rounds = LOAD(100, 10);
+	u->rounds = LOAD(100, 50);
 	ASSERT_EQ(0, set_limit(u->limit));
 	a = fork_child();
 	if (!a)
